@@ -1,0 +1,248 @@
+//! What the program runs on: values that cannot be wrong. Made only by `load`.
+//!
+//! Knows nothing of TOML, files or lines.
+
+use super::pattern::PathPattern;
+use super::template::Template;
+use crate::fence::Format;
+use http::{HeaderName, Method, StatusCode, uri::Authority};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The whole configuration.
+#[derive(Debug)]
+pub struct Settings {
+    /// The data plane's own limits and addresses.
+    pub server: Server,
+    /// The admin listener.
+    pub admin: Admin,
+    /// The fence store.
+    pub store: Store,
+    /// The upstreams, in the order of their names.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// The routes, in file order: the first that matches serves a request.
+    pub routes: Vec<Arc<Route>>,
+}
+
+impl Settings {
+    /// The largest settle that any upstream declares: what was in flight at a crash may take effect
+    /// for that long.
+    #[must_use]
+    pub fn largest_settle(&self) -> Duration {
+        self.upstreams.iter().filter_map(|u| u.settle).max().unwrap_or_default()
+    }
+}
+
+/// `[server]`
+#[derive(Debug)]
+pub struct Server {
+    /// `listen`
+    pub listen: Vec<SocketAddr>,
+    /// `workers`: serving threads; at least 1 (0 in the file: one per core).
+    pub workers: usize,
+    /// `header_timeout`
+    pub header_timeout: Duration,
+    /// `max_header_bytes`
+    pub max_header_bytes: usize,
+    /// `shutdown_timeout`: how long requests under way may take to end after SIGTERM.
+    pub shutdown_timeout: Duration,
+    /// `problem_base`: what a problem type begins with.
+    pub problem_base: String,
+}
+
+/// `[admin]`
+#[derive(Debug)]
+pub struct Admin {
+    /// `listen`
+    pub listen: SocketAddr,
+}
+
+/// `[store]`
+#[derive(Debug)]
+pub struct Store {
+    /// `path`, made absolute against the config file's folder only if it is given on the command
+    /// line; else relative to the working directory, as written.
+    pub path: PathBuf,
+    /// `cache`, in bytes.
+    pub cache: usize,
+}
+
+/// `[upstreams.NAME]`
+#[derive(Debug)]
+pub struct Upstream {
+    /// Its name in the config.
+    pub name: Arc<str>,
+    /// Its place in [`Settings::upstreams`].
+    pub index: usize,
+    /// Host and port of `url`; the port is explicit.
+    pub authority: Authority,
+    /// `host_header = "upstream"`: rewrite Host and Destination to the upstream's own.
+    pub rewrite_host: bool,
+    /// `connect_timeout`
+    pub connect_timeout: Duration,
+    /// `idle_timeout`: how long an unused connection is kept.
+    pub idle_timeout: Duration,
+    /// `max_connections`, over all workers.
+    pub max_connections: usize,
+    /// `unsettled_status`: answers that say nothing of whether the write took effect.
+    pub unsettled_status: Vec<StatusCode>,
+    /// `response_timeout`: request sent whole -> final response head.
+    pub response_timeout: Duration,
+    /// `response_body_timeout`: the longest that the rest of a detached response is read for.
+    pub response_body_timeout: Duration,
+    /// `body_idle_timeout`: the longest pause within a body, either way.
+    pub body_idle_timeout: Duration,
+    /// `settle`; `None`: no bound is declared, and its routes are best-effort.
+    pub settle: Option<Duration>,
+    /// `settle_incomplete`, or `settle` where it is not given.
+    pub settle_incomplete: Option<Duration>,
+}
+
+/// `mode`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Refuse what the rules refuse.
+    Enforce,
+    /// Decide, record and count, but forward everything at once.
+    Observe,
+    /// No fencing at all.
+    Off,
+}
+
+/// `accept`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// A token equal to the fence is admitted.
+    SameOrNewer,
+    /// Each write needs a token above the last.
+    Newer,
+}
+
+/// `missing`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// 428.
+    Reject,
+    /// Admitted always; voids the promise.
+    Allow,
+    /// Admitted until the resource has a fence.
+    AllowUntilFenced,
+}
+
+/// `settled_at`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettledAt {
+    /// Answered when the final response head is there.
+    ResponseHead,
+    /// Answered when the response has ended.
+    ResponseEnd,
+}
+
+/// Where the token stands in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenPlace {
+    /// A header, and other names for it. At most one of them may be there.
+    Header(Vec<HeaderName>),
+    /// A query parameter, which is stripped before forwarding.
+    Query(String),
+    /// `/~fence/<token>/…`, stripped before matching and forwarding.
+    PathPrefix,
+}
+
+/// `[[routes]]`
+#[derive(Debug)]
+pub struct Route {
+    /// `name`
+    pub name: Arc<str>,
+    /// Its place in [`Settings::routes`].
+    pub index: usize,
+    /// `host`, lower case, without a port. `None`: any.
+    pub host: Option<String>,
+    /// `path`
+    pub path: PathPattern,
+    /// `methods`. `None`: all.
+    pub methods: Option<Vec<Method>>,
+    /// `upstream`
+    pub upstream: Arc<Upstream>,
+    /// `resource`
+    pub resource: Template,
+    /// `namespace`
+    pub namespace: String,
+    /// `mode`
+    pub mode: Mode,
+    /// `accept`
+    pub accept: Accept,
+    /// `missing`
+    pub missing: Missing,
+    /// `preempt`
+    pub preempt: bool,
+    /// `settled_at`
+    pub settled_at: SettledAt,
+    /// `drain_timeout`
+    pub drain_timeout: Duration,
+    /// `max_waiting`
+    pub max_waiting: usize,
+    /// `raise_on_read`
+    pub raise_on_read: bool,
+    /// `collections = "allow"`
+    pub allow_collections: bool,
+    /// `raise = "anyone"`
+    pub anyone_may_raise: bool,
+    /// `reads`: methods that this service uses as reads.
+    pub reads: Vec<Method>,
+    /// `writes`: safe methods that this service uses as writes.
+    pub writes: Vec<Method>,
+    /// `strip_prefix`
+    pub strip_prefix: Option<String>,
+    /// `token.header`, `token.query` or `token.path_prefix`.
+    pub token: TokenPlace,
+    /// `token.format`
+    pub format: Format,
+    /// `disclose_fence`
+    pub disclose_fence: bool,
+    /// `max_advance`
+    pub max_advance: Option<u64>,
+    /// `first_max`
+    pub first_max: Option<u64>,
+    /// `max_new_resources`
+    pub max_new_resources: Option<u64>,
+}
+
+/// How strong a route's promise is (the protocol's words).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// The promise holds given the upstream's settle.
+    Drained,
+    /// No settle is declared: an unknown outcome is not waited for.
+    BestEffort,
+    /// Writes without a token are let through, or nothing is enforced.
+    None,
+}
+
+impl Strength {
+    /// The protocol's word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::BestEffort => "best-effort",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Route {
+    /// What this route promises.
+    #[must_use]
+    pub fn strength(&self) -> Strength {
+        if self.mode != Mode::Enforce || self.missing == Missing::Allow {
+            Strength::None
+        } else if self.upstream.settle.is_none() {
+            Strength::BestEffort
+        } else {
+            Strength::Drained
+        }
+    }
+}
