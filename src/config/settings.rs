@@ -160,13 +160,13 @@ pub struct Route {
     pub index: usize,
     /// `host`, lower case, without a port. `None`: any.
     pub host: Option<String>,
-    /// `path`
+    /// `path`; in a route that is off, its catch-all matches nothing too.
     pub path: PathPattern,
     /// `methods`. `None`: all.
     pub methods: Option<Vec<Method>>,
     /// `upstream`
     pub upstream: Arc<Upstream>,
-    /// `resource`
+    /// `resource`; of no use in a route that is off.
     pub resource: Template,
     /// `namespace`
     pub namespace: String,
@@ -194,7 +194,7 @@ pub struct Route {
     pub reads: Vec<Method>,
     /// `writes`: safe methods that this service uses as writes.
     pub writes: Vec<Method>,
-    /// `strip_prefix`
+    /// `strip_prefix`: whole leading segments of `path`, literals all, without a slash at the end.
     pub strip_prefix: Option<String>,
     /// `token.header`, `token.query` or `token.path_prefix`.
     pub token: TokenPlace,
@@ -233,7 +233,18 @@ impl Strength {
     }
 }
 
+/// Methods that change nothing (RFC 9110 and the registry): the reads of a plain service.
+const SAFE: [&str; 8] =
+    ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"];
+
 impl Route {
+    /// Whether this service uses the method as a write. Methods that nobody knows are writes.
+    #[must_use]
+    pub fn is_write(&self, method: &Method) -> bool {
+        self.writes.contains(method)
+            || !(SAFE.contains(&method.as_str()) || self.reads.contains(method))
+    }
+
     /// What this route promises.
     #[must_use]
     pub fn strength(&self) -> Strength {
