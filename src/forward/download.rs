@@ -3,6 +3,7 @@
 use super::exchange::Timer;
 use super::failure::Failure;
 use super::pool::Link;
+use crate::clock;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -10,7 +11,6 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use crate::clock;
 use tokio::sync::mpsc::Receiver;
 
 /// A response body. One that breaks off ends with an error, so that the client sees it.
@@ -20,7 +20,10 @@ enum Source {
     /// Read straight from the upstream connection, which this drives and then gives back.
     Direct(Box<Direct>),
     /// Read by the task that owns the write.
-    Piped { parts: Receiver<Part>, hint: SizeHint },
+    Piped {
+        parts: Receiver<Part>,
+        hint: SizeHint,
+    },
     Done,
 }
 
@@ -45,7 +48,12 @@ impl Download {
             return Self(Source::Done);
         }
         let (_, idle) = link.timeouts();
-        Self(Source::Direct(Box::new(Direct { body, link, idle, timer: Box::pin(Timer::default()) })))
+        Self(Source::Direct(Box::new(Direct {
+            body,
+            link,
+            idle,
+            timer: Box::pin(Timer::default()),
+        })))
     }
 
     /// A body that comes in parts, the last of which is [`Part::End`].

@@ -54,7 +54,10 @@ pub(super) async fn run(
         };
         let closed = link.wire.close();
         if link.wire.sent() > before {
-            return Err(Stopped { why, closed: Some(closed) });
+            return Err(Stopped {
+                why,
+                closed: Some(closed),
+            });
         }
         match (why, unused) {
             (Failure::Broken, Some(unused)) if link.reused => {
@@ -107,7 +110,10 @@ async fn converse(
             return Poll::Ready(Err((Failure::BodyBroken, None)));
         }
         let (deadline, why) = limits.next(progress);
-        timer.as_mut().poll_until(deadline, cx).map(|()| Err((why, None)))
+        timer
+            .as_mut()
+            .poll_until(deadline, cx)
+            .map(|()| Err((why, None)))
     })
     .await
 }
@@ -121,7 +127,10 @@ struct Limits {
 impl Limits {
     fn of(link: &Link) -> Self {
         let (response, body_idle) = link.timeouts();
-        Self { response, body_idle }
+        Self {
+            response,
+            body_idle,
+        }
     }
 
     fn next(&self, progress: &Progress) -> (Time, Failure) {
@@ -171,10 +180,12 @@ impl Timer {
                 this.sleep.set(Some(tokio::time::sleep(left)));
                 *this.armed_for = Some(deadline);
             }
-            match this.sleep.as_pin_mut() {
-                Some(sleep) if sleep.poll(cx).is_pending() => return Poll::Pending,
-                _ => *this.armed_for = None,
+            if let Some(sleep) = this.sleep.as_pin_mut()
+                && sleep.poll(cx).is_pending()
+            {
+                return Poll::Pending;
             }
+            *this.armed_for = None;
         }
     }
 }

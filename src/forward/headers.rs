@@ -33,14 +33,20 @@ impl Peer {
         let value = |text: &str| {
             HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
         };
-        Self { address: value(&ip.to_string()), forwarded: value(&forwarded) }
+        Self {
+            address: value(&ip.to_string()),
+            forwarded: value(&forwarded),
+        }
     }
 }
 
 /// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
 /// is ours to say anew.
 pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
-    let wants_trailers = headers.get_all(TE).iter().any(|v| v.as_bytes() == b"trailers");
+    let wants_trailers = headers
+        .get_all(TE)
+        .iter()
+        .any(|v| v.as_bytes() == b"trailers");
     strip_hop_by_hop(headers);
     headers.remove(EXPECT);
     headers.remove(PROXY_AUTHORIZATION);
@@ -93,7 +99,10 @@ mod tests {
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in pairs {
-            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            map.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
         }
         map
     }
@@ -123,8 +132,11 @@ mod tests {
 
     #[test]
     fn what_came_before_us_is_kept() {
-        let mut headers =
-            map(&[("via", "1.0 edge"), ("x-forwarded-for", "203.0.113.9"), ("te", "trailers")]);
+        let mut headers = map(&[
+            ("via", "1.0 edge"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("te", "trailers"),
+        ]);
         outbound(&mut headers, &Peer::new("2001:db8::1".parse().unwrap()));
         let all = |name: &str| -> Vec<_> { headers.get_all(name).iter().cloned().collect() };
         assert_eq!(all("via"), ["1.0 edge", "1.1 fencegate"]);

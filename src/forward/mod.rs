@@ -32,7 +32,12 @@ impl Upstreams {
     /// `share`: how many threads have pools to the same upstreams.
     #[must_use]
     pub fn new(upstreams: &[Arc<Upstream>], share: usize) -> Self {
-        Self(upstreams.iter().map(|u| Pool::new(Arc::clone(u), share)).collect())
+        Self(
+            upstreams
+                .iter()
+                .map(|u| Pool::new(Arc::clone(u), share))
+                .collect(),
+        )
     }
 
     /// Closes connections that have been idle for too long.
@@ -56,9 +61,15 @@ impl Upstreams {
         match exchange::run(self.pool(upstream), None, request, &progress).await {
             Ok((response, link)) => {
                 let (head, body) = response.into_parts();
-                Ok(Response::from_parts(head, Download::direct(body, link).await))
+                Ok(Response::from_parts(
+                    head,
+                    Download::direct(body, link).await,
+                ))
             }
-            Err(stopped) => Err(Failed { why: stopped.why, sent: stopped.closed.is_some() }),
+            Err(stopped) => Err(Failed {
+                why: stopped.why,
+                sent: stopped.closed.is_some(),
+            }),
         }
     }
 
@@ -82,7 +93,10 @@ impl Upstreams {
             write::run(&pool, pass, request, &progress, settled_at, reply).await;
         });
         // The task always replies; it is only dropped with the whole thread.
-        response.await.unwrap_or(Err(Failed { why: Failure::Broken, sent: true }))
+        response.await.unwrap_or(Err(Failed {
+            why: Failure::Broken,
+            sent: true,
+        }))
     }
 
     fn pool(&self, upstream: usize) -> &Rc<Pool> {

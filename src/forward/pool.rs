@@ -80,15 +80,18 @@ impl Pool {
     pub(super) fn sweep(&self) {
         let now = clock::now();
         let old = |link: &Link| now.since(link.idle_since) >= self.upstream.idle_timeout;
-        let gone: Vec<Link> = self.idle.borrow_mut().extract_if(.., |link| old(link)).collect();
+        let gone: Vec<Link> = self
+            .idle
+            .borrow_mut()
+            .extract_if(.., |link| old(link))
+            .collect();
         drop(gone);
     }
 
     fn take_idle(&self) -> Option<Link> {
         loop {
             let mut link = self.idle.borrow_mut().pop()?;
-            let fresh_enough =
-                clock::now().since(link.idle_since) < self.upstream.idle_timeout;
+            let fresh_enough = clock::now().since(link.idle_since) < self.upstream.idle_timeout;
             if fresh_enough && link.sender.is_ready() && !link.wire.is_stale() {
                 link.reused = true;
                 return Some(link);
@@ -99,7 +102,10 @@ impl Pool {
     async fn connect(self: &Rc<Self>) -> Result<Link, Failure> {
         let room = Room::take(self);
         let authority = &self.upstream.authority;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let connect = TcpStream::connect((host, authority.port_u16().unwrap_or(80)));
         let stream = tokio::time::timeout(self.upstream.connect_timeout, connect)
             .await
@@ -108,8 +114,10 @@ impl Pool {
         // Without it small writes are only slower.
         let _ = stream.set_nodelay(true);
         let wire = Wire::new(stream);
-        let (sender, connection) =
-            Builder::new().handshake(wire.clone()).await.map_err(|_| Failure::ConnectTimeout)?;
+        let (sender, connection) = Builder::new()
+            .handshake(wire.clone())
+            .await
+            .map_err(|_| Failure::ConnectTimeout)?;
         room.keep();
         Ok(Link {
             sender,
@@ -117,7 +125,10 @@ impl Pool {
             connection: Box::pin(connection),
             idle_since: clock::now(),
             reused: false,
-            timeouts: (self.upstream.response_timeout, self.upstream.body_idle_timeout),
+            timeouts: (
+                self.upstream.response_timeout,
+                self.upstream.body_idle_timeout,
+            ),
             pool: Rc::downgrade(self),
         })
     }

@@ -3,11 +3,11 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
+use crate::clock::{self, Time};
 use bytes::Bytes;
 use http::{HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use crate::clock::{self, Time};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -80,7 +80,15 @@ impl Upload {
             stopped: Cell::new(false),
         });
         let left = body.size_hint().exact();
-        (Self { body, left, token_headers, progress: Rc::clone(&progress) }, progress)
+        (
+            Self {
+                body,
+                left,
+                token_headers,
+                progress: Rc::clone(&progress),
+            },
+            progress,
+        )
     }
 }
 
@@ -112,7 +120,11 @@ impl Body for Upload {
         self.progress.last.set(clock::now());
         let frame = match frame.into_trailers() {
             Ok(mut trailers) => {
-                for name in self.token_headers.iter().chain(&[header::TRAILER, header::CONNECTION]) {
+                for name in self
+                    .token_headers
+                    .iter()
+                    .chain(&[header::TRAILER, header::CONNECTION])
+                {
                     trailers.remove(name);
                 }
                 Frame::trailers(trailers)

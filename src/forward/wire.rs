@@ -73,7 +73,11 @@ impl Wire {
         let io = self.0.io.borrow();
         let Some(io) = io.as_ref() else { return true };
         let mut byte = [0_u8; 1];
-        let peeked = recv(io.inner(), &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let peeked = recv(
+            io.inner(),
+            &mut byte[..],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
         !matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 

@@ -2,7 +2,7 @@
 
 use super::download::{Download, Part, give_back};
 use super::exchange::{self, Timer};
-use super::failure::{Failed, Failure};
+use super::failure::Failed;
 use super::pool::{Link, Pool};
 use super::upload::{Progress, Upload};
 use crate::admit::{Outcome, Pass};
@@ -33,10 +33,16 @@ pub(super) async fn run(
         Ok(answer) => answer,
         Err(stopped) => {
             pass.finish(match stopped.closed {
-                Some(since) => Outcome::Unknown { whole: progress.is_whole(), since },
+                Some(since) => Outcome::Unknown {
+                    whole: progress.is_whole(),
+                    since,
+                },
                 None => Outcome::Unsent,
             });
-            let failed = Failed { why: stopped.why, sent: stopped.closed.is_some() };
+            let failed = Failed {
+                why: stopped.why,
+                sent: stopped.closed.is_some(),
+            };
             let _ = reply.send(Err(failed)); // nobody listens where the client has left
             return;
         }
@@ -53,7 +59,15 @@ pub(super) async fn run(
     let piped = Download::piped(receiver, body.size_hint());
     let _ = reply.send(Ok(Response::from_parts(head, piped)));
     if progress.is_whole() {
-        to_the_end(pass, body, link, parts, settles, pool.upstream.response_body_timeout).await;
+        to_the_end(
+            pass,
+            body,
+            link,
+            parts,
+            settles,
+            pool.upstream.response_body_timeout,
+        )
+        .await;
     } else {
         early(pass, body, link, parts, progress).await;
     }
@@ -63,7 +77,10 @@ fn answered(settles: bool) -> Outcome {
     if settles {
         Outcome::Answered
     } else {
-        Outcome::Unknown { whole: true, since: clock::now() }
+        Outcome::Unknown {
+            whole: true,
+            since: clock::now(),
+        }
     }
 }
 
@@ -80,7 +97,10 @@ async fn early(
     let mut relay = Relay::new(body, link, Some(parts));
     while relay.step(&pass).await == Step::More {}
     let since = relay.link.wire.close();
-    pass.finish(Outcome::Unknown { whole: false, since });
+    pass.finish(Outcome::Unknown {
+        whole: false,
+        since,
+    });
 }
 
 /// The write counts as answered at the end of its response. Superseded, it is detached from its
@@ -130,7 +150,12 @@ struct Relay {
 
 impl Relay {
     const fn new(body: Incoming, link: Link, parts: Option<mpsc::Sender<Part>>) -> Self {
-        Self { body, link, parts, give_up_at: None }
+        Self {
+            body,
+            link,
+            parts,
+            give_up_at: None,
+        }
     }
 
     fn detach(&mut self, give_up_at: Time) {
@@ -152,7 +177,10 @@ impl Relay {
                 if let Poll::Ready(frame) = self.poll_frame(cx) {
                     return Poll::Ready(frame);
                 }
-                timer.as_mut().poll_until(deadline, cx).map(|()| Err(Step::Broken))
+                timer
+                    .as_mut()
+                    .poll_until(deadline, cx)
+                    .map(|()| Err(Step::Broken))
             })
             .await
         };
@@ -161,17 +189,22 @@ impl Relay {
             Err(Step::End) => (Part::End, Step::End),
             Err(step) => return step,
         };
-        let Some(parts) = &self.parts else { return step };
-        let mut send = pin!(parts.send(part));
+        let Some(parts) = self.parts.clone() else {
+            return step;
+        };
+        let mut handing = pin!(parts.send(part));
         let mut timer = pin!(Timer::default());
         let sent = poll_fn(|cx| {
             if pass.poll_cut(cx).is_ready() {
                 return Poll::Ready(Err(Step::Cut));
             }
-            if let Poll::Ready(sent) = send.as_mut().poll(cx) {
+            if let Poll::Ready(sent) = handing.as_mut().poll(cx) {
                 return Poll::Ready(Ok(sent.is_ok()));
             }
-            timer.as_mut().poll_until(deadline, cx).map(|()| Err(Step::Broken))
+            timer
+                .as_mut()
+                .poll_until(deadline, cx)
+                .map(|()| Err(Step::Broken))
         })
         .await;
         match sent {
@@ -188,10 +221,12 @@ impl Relay {
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Step>> {
         let _ = self.link.drive(cx);
-        Pin::new(&mut self.body).poll_frame(cx).map(|frame| match frame {
-            Some(Ok(frame)) => Ok(frame),
-            Some(Err(_)) => Err(Step::Broken),
-            None => Err(Step::End),
-        })
+        Pin::new(&mut self.body)
+            .poll_frame(cx)
+            .map(|frame| match frame {
+                Some(Ok(frame)) => Ok(frame),
+                Some(Err(_)) => Err(Step::Broken),
+                None => Err(Step::End),
+            })
     }
 }
