@@ -2,6 +2,22 @@
 //!
 //! Knows nothing of HTTP or of the gate: it keeps the highest token of a key, durably.
 
+mod batch;
+mod committer;
+mod engine;
+mod home;
+mod ledger;
+mod record;
+mod refusal;
+mod rocks;
+mod sealed;
+mod shared;
+
+pub use committer::Observer;
+pub use home::Init;
+pub use refusal::OpenError;
+pub use rocks::{Handover, RocksStore};
+
 use crate::fence::{ResourceKey, Token};
 use std::sync::Arc;
 
