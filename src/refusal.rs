@@ -109,7 +109,11 @@ struct Problem<'a> {
 
 impl From<Why> for Refusal {
     fn from(why: Why) -> Self {
-        Self { why, token: None, fence: None }
+        Self {
+            why,
+            token: None,
+            fence: None,
+        }
     }
 }
 
@@ -159,7 +163,10 @@ impl Why {
         self.answer().decision
     }
 
-    #[allow(clippy::too_many_lines, reason = "the table of the response, in one place")]
+    #[allow(
+        clippy::too_many_lines,
+        reason = "the table of the response, in one place"
+    )]
     fn answer(&self) -> Answer {
         use Decision as D;
         use StatusCode as S;
@@ -317,7 +324,11 @@ impl Why {
                 S::BAD_GATEWAY,
                 D::Unsent,
                 "upstream-unreachable",
-                if *timeout { "connection_timeout" } else { "connection_refused" },
+                if *timeout {
+                    "connection_timeout"
+                } else {
+                    "connection_refused"
+                },
                 "The upstream cannot be reached",
                 "There was no connection to the upstream, so the request had no effect. Try again \
                  with the same token.",
@@ -381,9 +392,15 @@ impl Refusal {
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = answer.status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(FENCING_STATUS, HeaderValue::from_static(answer.decision.word()));
+        headers.insert(
+            FENCING_STATUS,
+            HeaderValue::from_static(answer.decision.word()),
+        );
         if let Ok(value) = HeaderValue::from_str(&format!("fencegate; error={}", answer.error)) {
             headers.insert(PROXY_STATUS, value);
         }
@@ -402,8 +419,18 @@ mod tests {
     fn each_refusal_names_its_kind_and_what_to_do() {
         let all = [
             (Why::Stale, 412, "stale", "stale-token"),
-            (Why::Superseded { sent: true }, 412, "superseded", "superseded"),
-            (Why::Superseded { sent: false }, 412, "superseded", "superseded"),
+            (
+                Why::Superseded { sent: true },
+                412,
+                "superseded",
+                "superseded",
+            ),
+            (
+                Why::Superseded { sent: false },
+                412,
+                "superseded",
+                "superseded",
+            ),
             (Why::Replayed, 412, "replayed", "replayed-token"),
             (Why::Missing, 428, "missing", "token-required"),
             (Why::Malformed("x".into()), 400, "malformed", "malformed"),
@@ -415,11 +442,36 @@ mod tests {
             (Why::Draining, 503, "draining", "draining"),
             (Why::Store, 503, "store", "store-unavailable"),
             (Why::Busy, 503, "busy", "busy"),
-            (Why::Unreachable { timeout: false }, 502, "unsent", "upstream-unreachable"),
-            (Why::Broken { sent: true }, 502, "outcome-unknown", "upstream-broken"),
-            (Why::Broken { sent: false }, 502, "unsent", "upstream-broken"),
-            (Why::Silent { sent: true }, 504, "outcome-unknown", "upstream-silent"),
-            (Why::Body { sent: true }, 408, "outcome-unknown", "request-timeout"),
+            (
+                Why::Unreachable { timeout: false },
+                502,
+                "unsent",
+                "upstream-unreachable",
+            ),
+            (
+                Why::Broken { sent: true },
+                502,
+                "outcome-unknown",
+                "upstream-broken",
+            ),
+            (
+                Why::Broken { sent: false },
+                502,
+                "unsent",
+                "upstream-broken",
+            ),
+            (
+                Why::Silent { sent: true },
+                504,
+                "outcome-unknown",
+                "upstream-silent",
+            ),
+            (
+                Why::Body { sent: true },
+                408,
+                "outcome-unknown",
+                "request-timeout",
+            ),
         ];
         for (why, status, word, kind) in all {
             let response = Refusal::from(why.clone()).response("urn:fencegate:problem:");
@@ -428,7 +480,11 @@ mod tests {
             let marked = response.headers()[PROXY_STATUS].to_str().unwrap();
             assert!(marked.starts_with("fencegate; error="), "{why:?}");
             assert_eq!(why.answer().kind, kind);
-            assert_eq!(response.headers().contains_key(RETRY_AFTER), status == 503, "{why:?}");
+            assert_eq!(
+                response.headers().contains_key(RETRY_AFTER),
+                status == 503,
+                "{why:?}"
+            );
         }
     }
 }

@@ -11,7 +11,7 @@ mod tenure;
 mod ticket;
 
 pub use budget::Budget;
-pub use pass::{Outcome, Pass, Settles};
+pub use pass::{Exempt, Outcome, Pass, Settles};
 pub use tenure::Tenure;
 
 use crate::clock::{self, Time};

@@ -4,6 +4,7 @@ use super::ticket::Ticket;
 use super::{Gates, steps};
 use crate::clock::{self, Time};
 use crate::fence::{Kind, Refusal, Token};
+use crate::route::{Class, Match};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -46,6 +47,20 @@ pub struct Pass {
     finished: bool,
 }
 
+/// The right to forward a request that no gate has to pass: it cannot change a fenced resource, or
+/// its route is off.
+pub struct Exempt(());
+
+impl Exempt {
+    /// `None` for a request that a gate has to pass. `token`: what it shows; a read without one
+    /// passes where reads with one are judged (`raise_on_read`).
+    #[must_use]
+    pub fn of(found: &Match, token: Option<Token>) -> Option<Self> {
+        let tokenless_read = found.class == Class::Read && token.is_none();
+        (found.keys.is_none() || tokenless_read).then_some(Self(()))
+    }
+}
+
 impl Pass {
     pub(super) fn new(
         gates: &Arc<Gates>,
@@ -64,6 +79,18 @@ impl Pass {
             raised,
             observed,
             finished,
+        }
+    }
+
+    /// The right to forward a read that was admitted; a write keeps its pass.
+    ///
+    /// # Errors
+    /// The pass, where it is a write's.
+    pub fn into_exempt(self) -> Result<Exempt, Self> {
+        if self.ticket.kind == Kind::Read {
+            Ok(Exempt(()))
+        } else {
+            Err(self)
         }
     }
 

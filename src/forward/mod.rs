@@ -15,7 +15,7 @@ mod write;
 pub use download::Download;
 pub use failure::{Failed, Failure};
 
-use crate::admit::Pass;
+use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
 use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
@@ -47,13 +47,14 @@ impl Upstreams {
         }
     }
 
-    /// Forwards a read. Dropping the future, or the response's body, closes the connection.
+    /// Forwards a request that needs no pass. Dropping the future, or the response's body, closes the connection.
     ///
     /// # Errors
     /// [`Failed`] where no response came.
-    pub async fn read(
+    pub async fn exempt(
         &self,
         upstream: usize,
+        _right: Exempt,
         request: Request<Incoming>,
         token_headers: &Rc<[HeaderName]>,
     ) -> Result<Response<Download>, Failed> {

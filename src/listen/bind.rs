@@ -49,12 +49,22 @@ pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
     let address = probe.local_addr().map_err(refused)?;
     let lock = lock(address).map_err(taken)?;
     drop(probe);
-    let listeners = (0..count).map(|_| socket(address, true)).collect::<Result<_, _>>();
-    Ok(Bound { address, listeners: listeners.map_err(taken)?, _lock: lock })
+    let listeners = (0..count)
+        .map(|_| socket(address, true))
+        .collect::<Result<_, _>>();
+    Ok(Bound {
+        address,
+        listeners: listeners.map_err(taken)?,
+        _lock: lock,
+    })
 }
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     if address.is_ipv6() {

@@ -58,7 +58,10 @@ pub async fn serve<H, F, B>(
         let guard = Open::enter(&open);
         let (stop, handle) = (stop.clone(), handle.clone());
         tokio::task::spawn_local(async move {
-            connection(stream, limits, stop, move |request| handle(Rc::clone(&peer), request)).await;
+            connection(stream, limits, stop, move |request| {
+                handle(Rc::clone(&peer), request)
+            })
+            .await;
             drop(guard);
         });
     }
