@@ -256,6 +256,8 @@ def start_haproxy(folder, upstream, _):
 
 
 def start_fencegate(folder, upstream, program):
+    if not os.access(program, os.X_OK):
+        raise Failed(f"no such program: {program}")
     folder = folder / "fencegate"
     folder.mkdir()
     port = free_port()

@@ -257,7 +257,7 @@ fn end_of_item(code: &str, from: usize) -> usize {
             '}' => braces -= 1,
             _ => {}
         }
-        if round == 0 && (c == ';' && braces == 0 || c == '}' && braces == 0) {
+        if matches!(c, ';' | '}') && round == 0 && braces == 0 {
             return from + i + 1;
         }
     }
