@@ -24,22 +24,23 @@ has_libclang() {
 as_root() {
   if [ "$(id -u)" = 0 ]; then
     "$@"
-  elif has sudo; then
-    sudo "$@"
   else
-    say "not root and no sudo; as root, run: $*"
-    return 1
+    sudo "$@"
   fi
 }
 
 install() {
+  local how=(apt-get install -y --no-install-recommends "$@")
   if ! has apt-get; then
     say "missing, and no apt-get here to install it: $*"
     return 1
+  elif [ "$(id -u)" != 0 ] && ! has sudo; then
+    say "missing: $*. There is no sudo here; as root, run: ${how[*]}"
+    return 1
   fi
   say "installing $*"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends "$@"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive "${how[@]}" -qq
 }
 
 # The oldest compiler that Cargo.toml allows.
@@ -56,7 +57,8 @@ get_cargo() {
   local wanted
   wanted="$(msrv)"
   if has apt-get; then
-    as_root apt-get update -qq
+    # A fresh system has no lists yet, and would seem to package nothing.
+    if [ "$(id -u)" = 0 ] || has sudo; then as_root apt-get update -qq; fi
     if [ -n "$(candidate rustup)" ]; then
       install rustup ca-certificates
       rustup toolchain install stable --profile minimal -c clippy -c rustfmt
@@ -96,6 +98,9 @@ need_lints() {
   done
 }
 
+case " $* " in
+  *" build "*) need_cargo ;; # first: all else is for nothing without it
+esac
 missing=()
 for kind in "$@"; do
   case "$kind" in
@@ -124,9 +129,6 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
   install "${missing[@]}"
 fi
-for kind in "$@"; do
-  case "$kind" in
-    build) need_cargo ;;
-    test) need_lints ;;
-  esac
-done
+case " $* " in
+  *" test "*) need_lints ;;
+esac
