@@ -37,9 +37,9 @@ pub fn claim(
 ) -> Result<Option<Token>, Malformed> {
     match &route.token {
         TokenPlace::Header(names) => in_header(route, headers, names),
-        TokenPlace::Query(_) | TokenPlace::PathPrefix => {
-            Ok(in_target.map(|text| route.format.parse(text.as_bytes())).transpose()?)
-        }
+        TokenPlace::Query(_) | TokenPlace::PathPrefix => Ok(in_target
+            .map(|text| route.format.parse(text.as_bytes()))
+            .transpose()?),
     }
 }
 
@@ -57,7 +57,9 @@ pub fn destination_claim(route: &Route, headers: &HeaderMap) -> Result<Option<To
 #[must_use]
 pub fn holder(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(HOLDER).iter();
-    let (first, None) = (values.next()?, values.next()) else { return None };
+    let (first, None) = (values.next()?, values.next()) else {
+        return None;
+    };
     let label = first.to_str().ok()?.trim();
     let printable = label.bytes().all(|b| matches!(b, b' '..=b'~'));
     (printable && (1..=MAX_HOLDER).contains(&label.len())).then_some(label)
@@ -69,5 +71,7 @@ fn in_header(
     names: &[HeaderName],
 ) -> Result<Option<Token>, Malformed> {
     let value = header::only(headers, names)?;
-    Ok(value.map(|value| route.format.parse(value.as_bytes())).transpose()?)
+    Ok(value
+        .map(|value| route.format.parse(value.as_bytes()))
+        .transpose()?)
 }

@@ -230,18 +230,11 @@ pub fn is_safe(method: &Method) -> bool {
     SAFE.contains(&method.as_str())
 }
 
-/// Whether a method changes nothing where its service says nothing else.
-#[must_use]
-pub fn is_safe(method: &Method) -> bool {
-    SAFE.contains(&method.as_str())
-}
-
 impl Route {
     /// Whether this service uses the method as a write. Methods that nobody knows are writes.
     #[must_use]
     pub fn is_write(&self, method: &Method) -> bool {
-        self.writes.contains(method)
-            || !(is_safe(method) || self.reads.contains(method))
+        self.writes.contains(method) || !(is_safe(method) || self.reads.contains(method))
     }
 
     /// What this route promises.

@@ -28,10 +28,18 @@ impl Class {
 }
 
 /// Headers by which some servers take another path than the request's: they are stripped.
-pub const PATH_OVERRIDES: [&str; 4] =
-    ["x-original-url", "x-rewrite-url", "x-original-uri", "x-forwarded-uri"];
+pub const PATH_OVERRIDES: [&str; 4] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-uri",
+    "x-forwarded-uri",
+];
 
-const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+const METHOD_OVERRIDES: [&str; 3] = [
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+];
 
 /// The methods of a request: its own, and what overrides it.
 #[derive(Clone, Debug)]
@@ -48,7 +56,10 @@ impl Methods {
     pub fn of(parts: &Parts) -> Result<Self, &'static str> {
         let mut over = None;
         for (name, value) in &parts.headers {
-            if METHOD_OVERRIDES.iter().any(|known| header::twins(known, name.as_str())) {
+            if METHOD_OVERRIDES
+                .iter()
+                .any(|known| header::twins(known, name.as_str()))
+            {
                 merge(&mut over, value.as_bytes())?;
             }
         }
@@ -60,7 +71,10 @@ impl Methods {
                 }
             }
         }
-        Ok(Self { own: parts.method.clone(), over })
+        Ok(Self {
+            own: parts.method.clone(),
+            over,
+        })
     }
 
     /// The method that the request is judged by: an override counts, unless it would make a read of
@@ -76,20 +90,29 @@ impl Methods {
     /// Whether any of them is CONNECT.
     #[must_use]
     pub fn connects(&self) -> bool {
-        self.all().any(|method| method.as_str().eq_ignore_ascii_case("CONNECT"))
+        self.all()
+            .any(|method| method.as_str().eq_ignore_ascii_case("CONNECT"))
     }
 
     /// A write where the route takes any of them for one.
     #[must_use]
     pub fn class(&self, route: &Route) -> Class {
-        if self.all().any(|method| route.is_write(method)) { Class::Write } else { Class::Read }
+        if self.all().any(|method| route.is_write(method)) {
+            Class::Write
+        } else {
+            Class::Read
+        }
     }
 
     /// Whether the request may do something to all that lies below its path.
     #[must_use]
     pub fn reaches_below(&self) -> bool {
         let known = ["DELETE", "MOVE", "COPY", "LOCK"];
-        self.all().any(|method| known.iter().any(|k| method.as_str().eq_ignore_ascii_case(k)))
+        self.all().any(|method| {
+            known
+                .iter()
+                .any(|k| method.as_str().eq_ignore_ascii_case(k))
+        })
     }
 
     /// Whether the request only copies. An override to COPY may be ignored: that is a MOVE.
@@ -140,11 +163,26 @@ mod tests {
 
     #[test]
     fn an_override_makes_a_read_a_write() {
-        for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_HTTP_Method_Override"] {
+        for name in [
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "X_HTTP_Method_Override",
+        ] {
             assert_eq!(judged("GET", "/a", &[(name, "delete")]), "DELETE", "{name}");
         }
-        for query in ["_method=DELETE", "%5Fmethod=delete", "a=1&_METHOD=DELETE", "a;_method=DELETE", "_method=%44ELETE"] {
-            assert_eq!(judged("GET", &format!("/a?{query}"), &[]), "DELETE", "{query}");
+        for query in [
+            "_method=DELETE",
+            "%5Fmethod=delete",
+            "a=1&_METHOD=DELETE",
+            "a;_method=DELETE",
+            "_method=%44ELETE",
+        ] {
+            assert_eq!(
+                judged("GET", &format!("/a?{query}"), &[]),
+                "DELETE",
+                "{query}"
+            );
         }
     }
 
@@ -152,12 +190,18 @@ mod tests {
     fn an_override_does_not_make_a_write_a_read() {
         let override_to_get = [("X-HTTP-Method-Override", "GET")];
         assert_eq!(judged("POST", "/a", &override_to_get), "POST");
-        assert_eq!(judged("POST", "/a", &[("X-HTTP-Method-Override", "MOVE")]), "MOVE");
+        assert_eq!(
+            judged("POST", "/a", &[("X-HTTP-Method-Override", "MOVE")]),
+            "MOVE"
+        );
     }
 
     #[test]
     fn overrides_that_differ_are_refused() {
-        let two = [("X-HTTP-Method-Override", "PUT"), ("X-HTTP-Method", "DELETE")];
+        let two = [
+            ("X-HTTP-Method-Override", "PUT"),
+            ("X-HTTP-Method", "DELETE"),
+        ];
         assert!(methods("POST", "/a", &two).is_err());
         assert!(methods("POST", "/a?_method=PUT", &two[1..]).is_err());
         assert!(methods("POST", "/a?_method=PUT&_method=DELETE", &[]).is_err());
@@ -168,18 +212,30 @@ mod tests {
 
     #[test]
     fn connect_cannot_hide() {
-        assert!(methods("GET", "/a", &[("X-HTTP-Method", "connect")]).unwrap().connects());
+        assert!(
+            methods("GET", "/a", &[("X-HTTP-Method", "connect")])
+                .unwrap()
+                .connects()
+        );
     }
 
     #[test]
     fn only_a_plain_copy_copies() {
         assert!(methods("COPY", "/a", &[]).unwrap().only_copies());
-        assert!(!methods("POST", "/a", &[("X-HTTP-Method", "COPY")]).unwrap().only_copies());
+        assert!(
+            !methods("POST", "/a", &[("X-HTTP-Method", "COPY")])
+                .unwrap()
+                .only_copies()
+        );
         assert!(!methods("PUT", "/a", &[]).unwrap().only_copies());
     }
 
     #[test]
     fn path_overrides_are_known_in_lower_case() {
-        assert!(PATH_OVERRIDES.iter().all(|name| name.bytes().all(|b| !b.is_ascii_uppercase())));
+        assert!(
+            PATH_OVERRIDES
+                .iter()
+                .all(|name| name.bytes().all(|b| !b.is_ascii_uppercase()))
+        );
     }
 }

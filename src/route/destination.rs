@@ -31,7 +31,10 @@ pub fn of<'a>(
     let value = header::only(headers, &[DESTINATION]);
     let value = value.map_err(|_| Bad::Malformed("an ambiguous Destination"))?;
     let Some(value) = value else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Bad::Malformed("a Destination with odd bytes"))?.trim();
+    let text = value
+        .to_str()
+        .map_err(|_| Bad::Malformed("a Destination with odd bytes"))?
+        .trim();
     let (authority, path) = parts(text)?;
     if path.contains(['?', '#']) {
         return Err(Bad::Malformed("a Destination with a query or fragment"));
@@ -42,7 +45,11 @@ pub fn of<'a>(
             return Err(Bad::Elsewhere);
         }
     }
-    let split = if tokens { target::split_token(path) } else { Split { path, token: None } };
+    let split = if tokens {
+        target::split_token(path)
+    } else {
+        Split { path, token: None }
+    };
     Ok(Some(split))
 }
 
@@ -52,10 +59,13 @@ fn parts(text: &str) -> Result<(Option<&str>, &str), Bad> {
     }
     let after = ["http://", "https://"].iter().find_map(|scheme| {
         let head = text.get(..scheme.len())?;
-        head.eq_ignore_ascii_case(scheme).then(|| text.get(scheme.len()..).unwrap_or_default())
+        head.eq_ignore_ascii_case(scheme)
+            .then(|| text.get(scheme.len()..).unwrap_or_default())
     });
     let Some(after) = after else {
-        return Err(Bad::Malformed("a Destination that is neither an http URL nor a path"));
+        return Err(Bad::Malformed(
+            "a Destination that is neither an http URL nor a path",
+        ));
     };
     let end = after.find(['/', '?', '#', '\\']).unwrap_or(after.len());
     let (authority, path) = after.split_at(end);
@@ -90,19 +100,40 @@ mod tests {
 
     #[test]
     fn another_host_is_elsewhere() {
-        for value in ["http://b.example:8080/x", "http://a.example:81/x", "http://a.example/x"] {
-            assert!(matches!(read(value), Ok(None) | Err(Bad::Elsewhere)), "{value}");
+        for value in [
+            "http://b.example:8080/x",
+            "http://a.example:81/x",
+            "http://a.example/x",
+        ] {
+            assert!(
+                matches!(read(value), Ok(None) | Err(Bad::Elsewhere)),
+                "{value}"
+            );
         }
     }
 
     #[test]
     fn odd_destinations_are_malformed() {
         for value in [
-            "", "files/b", "ftp://a.example:8080/x", "http://u@a.example:8080/x", "/x?y", "/x#y",
-            "http:/x", "http:///x", "http://a.example:8080\\x@b/", "http://a.example:8080?x",
+            "",
+            "files/b",
+            "ftp://a.example:8080/x",
+            "http://u@a.example:8080/x",
+            "/x?y",
+            "/x#y",
+            "http:/x",
+            "http:///x",
+            "http://a.example:8080\\x@b/",
+            "http://a.example:8080?x",
         ] {
-            assert!(matches!(read(value), Err(Bad::Malformed(_) ) | Ok(Some(_))), "{value}");
-            assert!(!matches!(read(value), Ok(Some(path)) if super::super::path::canonical(&path).is_ok()), "{value}");
+            assert!(
+                matches!(read(value), Err(Bad::Malformed(_)) | Ok(Some(_))),
+                "{value}"
+            );
+            assert!(
+                !matches!(read(value), Ok(Some(path)) if super::super::path::canonical(&path).is_ok()),
+                "{value}"
+            );
         }
     }
 }

@@ -34,12 +34,25 @@ impl fmt::Display for Explanation {
 pub fn explain(settings: &Settings, request: &str) -> Result<Explanation, String> {
     let mut words = request.split_whitespace();
     let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
-        return Err(format!("\"{request}\" is no request: write one such as \"PUT /files/a\""));
+        return Err(format!(
+            "\"{request}\" is no request: write one such as \"PUT /files/a\""
+        ));
     };
-    let uri: Uri = target.parse().map_err(|e| format!("\"{target}\" is no target: {e}"))?;
-    let host = uri.authority().map_or("localhost", |authority| authority.as_str()).to_owned();
-    let built = Request::builder().method(method).uri(uri).header(header::HOST, host).body(());
-    let (parts, ()) = built.map_err(|e| format!("\"{request}\" is no request: {e}"))?.into_parts();
+    let uri: Uri = target
+        .parse()
+        .map_err(|e| format!("\"{target}\" is no target: {e}"))?;
+    let host = uri
+        .authority()
+        .map_or("localhost", |authority| authority.as_str())
+        .to_owned();
+    let built = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::HOST, host)
+        .body(());
+    let (parts, ()) = built
+        .map_err(|e| format!("\"{request}\" is no request: {e}"))?
+        .into_parts();
     Ok(match Routes::new(settings).classify(&parts) {
         Ok(found) => matched(&found),
         Err(reject) => rejected(&reject),
@@ -66,8 +79,17 @@ fn matched(found: &Match) -> Explanation {
     let route = &found.route;
     let mut lines = vec![
         ("route", route.name.to_string()),
-        ("class", format!("{} ({})", found.class.word(), found.method)),
-        ("upstream", format!("{} (http://{})", route.upstream.name, route.upstream.authority)),
+        (
+            "class",
+            format!("{} ({})", found.class.word(), found.method),
+        ),
+        (
+            "upstream",
+            format!(
+                "{} (http://{})",
+                route.upstream.name, route.upstream.authority
+            ),
+        ),
         ("target", found.target.to_string()),
     ];
     match &found.keys {
@@ -83,7 +105,10 @@ fn matched(found: &Match) -> Explanation {
     }
     lines.push(("rule", rule(route)));
     lines.push(("strength", route.strength().word().into()));
-    Explanation { route: Some(route.name.to_string()), lines }
+    Explanation {
+        route: Some(route.name.to_string()),
+        lines,
+    }
 }
 
 fn token(route: &Route) -> String {
@@ -117,6 +142,10 @@ fn rule(route: &Route) -> String {
         Missing::Allow => "allow",
         Missing::AllowUntilFenced => "allow-until-fenced",
     };
-    let reads = if route.raise_on_read { ", reads raise" } else { "" };
+    let reads = if route.raise_on_read {
+        ", reads raise"
+    } else {
+        ""
+    };
     format!("mode {mode}, accept {accept}, missing {missing}{reads}")
 }

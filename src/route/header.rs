@@ -33,11 +33,18 @@ pub fn only<'a>(
             if found.replace(value).is_some() {
                 return Err(Ambiguous::Twice);
             }
-        } else if name.as_str().contains('_') && names.iter().any(|n| twins(n.as_str(), name.as_str())) {
+        } else if name.as_str().contains('_')
+            && names.iter().any(|n| twins(n.as_str(), name.as_str()))
+        {
             return Err(Ambiguous::Underscore);
         }
     }
-    if found.is_some() && headers.get_all(CONNECTION).iter().any(|value| is_named(value, names)) {
+    if found.is_some()
+        && headers
+            .get_all(CONNECTION)
+            .iter()
+            .any(|value| is_named(value, names))
+    {
         return Err(Ambiguous::Connection);
     }
     Ok(found)
@@ -47,12 +54,17 @@ pub fn only<'a>(
 #[must_use]
 pub fn twins(a: &str, b: &str) -> bool {
     let hyphen = |b: u8| if b == b'_' { b'-' } else { b };
-    a.len() == b.len() && a.bytes().zip(b.bytes()).all(|(a, b)| hyphen(a) == hyphen(b))
+    a.len() == b.len()
+        && a.bytes()
+            .zip(b.bytes())
+            .all(|(a, b)| hyphen(a) == hyphen(b))
 }
 
 fn is_named(connection: &HeaderValue, names: &[HeaderName]) -> bool {
     connection.as_bytes().split(|&b| b == b',').any(|option| {
         let option = option.trim_ascii();
-        names.iter().any(|name| option.eq_ignore_ascii_case(name.as_str().as_bytes()))
+        names
+            .iter()
+            .any(|name| option.eq_ignore_ascii_case(name.as_str().as_bytes()))
     })
 }

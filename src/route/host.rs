@@ -2,9 +2,9 @@
 //!
 //! Knows nothing of routes.
 
+use http::Version;
 use http::header::HOST;
 use http::request::Parts;
-use http::Version;
 
 /// A host and, where it was given, a port, as the client spelt them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,10 @@ pub fn of(parts: &Parts) -> Result<Option<Host<'_>>, &'static str> {
     if values.next().is_some() {
         return Err("two Host headers");
     }
-    let header = header.map(|value| value.to_str().unwrap_or_default()).map(parse).transpose()?;
+    let header = header
+        .map(|value| value.to_str().unwrap_or_default())
+        .map(parse)
+        .transpose()?;
     let Some(authority) = parts.uri.authority() else {
         if header.is_none() && parts.version >= Version::HTTP_11 {
             return Err("no Host header");
@@ -79,7 +82,9 @@ pub fn parse(text: &str) -> Result<Host<'_>, &'static str> {
             (name, port)
         }
         None => {
-            let (name, port) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
+            let (name, port) = text
+                .split_once(':')
+                .map_or((text, None), |(n, p)| (n, Some(p)));
             let word = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
             if name.is_empty() || !name.bytes().all(word) || name.ends_with('.') {
                 return Err(NO_HOST);
@@ -110,7 +115,10 @@ mod tests {
     #[test]
     fn exactly_one_host() {
         let v11 = Version::HTTP_11;
-        assert_eq!(host("/a", &["A.example:80"], v11), Ok(Some("A.example".into())));
+        assert_eq!(
+            host("/a", &["A.example:80"], v11),
+            Ok(Some("A.example".into()))
+        );
         assert_eq!(host("/a", &["[::1]:80"], v11), Ok(Some("[::1]".into())));
         assert_eq!(host("http://a/x", &["A"], v11), Ok(Some("A".into())));
         assert!(host("/a", &[], v11).is_err());
@@ -119,12 +127,18 @@ mod tests {
         assert!(host("http://a:1/x", &["a:2"], v11).is_err());
         assert!(host("http://a/x", &[], v11).is_err());
         assert_eq!(host("/a", &[], Version::HTTP_10), Ok(None));
-        assert_eq!(host("http://a/x", &[], Version::HTTP_2), Ok(Some("a".into())));
+        assert_eq!(
+            host("http://a/x", &[], Version::HTTP_2),
+            Ok(Some("a".into()))
+        );
     }
 
     #[test]
     fn odd_hosts_are_refused() {
-        for text in ["", "a.", "a.:80", "a b", "u@a", "a:", "a:x", "a:+1", "a:80:80", "[::1", "[x]", "[::1]x", "a/b", "a,b"] {
+        for text in [
+            "", "a.", "a.:80", "a b", "u@a", "a:", "a:x", "a:+1", "a:80:80", "[::1", "[x]",
+            "[::1]x", "a/b", "a,b",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

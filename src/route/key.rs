@@ -25,7 +25,11 @@ pub struct Facts<'a> {
 ///
 /// # Errors
 /// Where a placeholder's value is absent, empty, repeated or ambiguous.
-pub fn of(route: &Route, captures: &Captures<'_>, facts: Facts<'_>) -> Result<Vec<u8>, &'static str> {
+pub fn of(
+    route: &Route,
+    captures: &Captures<'_>,
+    facts: Facts<'_>,
+) -> Result<Vec<u8>, &'static str> {
     let namespace = route.namespace.as_bytes();
     let template = &route.resource;
     let mut key =
@@ -35,7 +39,11 @@ pub fn of(route: &Route, captures: &Captures<'_>, facts: Facts<'_>) -> Result<Ve
     template.render(&mut key, |part, key| {
         let before = key.len();
         append(part, captures, facts, key)?;
-        if key.len() == before { Err("a part of the resource is empty") } else { Ok(()) }
+        if key.len() == before {
+            Err("a part of the resource is empty")
+        } else {
+            Ok(())
+        }
     })?;
     Ok(key)
 }
@@ -57,7 +65,9 @@ fn append(
         Part::Header(name) => {
             let value = header::only(facts.headers, std::slice::from_ref(name));
             let value = value.map_err(|_| "a header that names the resource is ambiguous")?;
-            let value = value.map(|value| value.as_bytes().trim_ascii()).unwrap_or_default();
+            let value = value
+                .map(|value| value.as_bytes().trim_ascii())
+                .unwrap_or_default();
             if !value.iter().all(|b| matches!(b, b' '..=b'~')) {
                 return Err("a header that names the resource has odd bytes");
             }

@@ -145,7 +145,12 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn facts(&self, path: &'a str) -> Facts<'a> {
-        Facts { path, host: self.host, headers: &self.parts.headers, query: self.parts.uri.query() }
+        Facts {
+            path,
+            host: self.host,
+            headers: &self.parts.headers,
+            query: self.parts.uri.query(),
+        }
     }
 }
 
@@ -154,15 +159,30 @@ impl Routes {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let entry = |route: &Arc<Route>| {
-            let strip = route.strip_prefix.as_ref().and_then(|p| route.path.segments_of_prefix(p));
+            let strip = route
+                .strip_prefix
+                .as_ref()
+                .and_then(|p| route.path.segments_of_prefix(p));
             let acts = |m: &Method| route.raise_on_read || route.is_write(m);
-            let any = route.methods.as_ref().is_none_or(|list| list.iter().any(acts));
+            let any = route
+                .methods
+                .as_ref()
+                .is_none_or(|list| list.iter().any(acts));
             let fences = route.mode != Mode::Off && any;
-            Entry { route: route.clone(), strip: strip.unwrap_or_default(), fences }
+            Entry {
+                route: route.clone(),
+                strip: strip.unwrap_or_default(),
+                fences,
+            }
         };
         let entries: Vec<Entry> = settings.routes.iter().map(entry).collect();
-        let path_tokens = entries.iter().any(|entry| entry.route.token == TokenPlace::PathPrefix);
-        Self { entries, path_tokens }
+        let path_tokens = entries
+            .iter()
+            .any(|entry| entry.route.token == TokenPlace::PathPrefix);
+        Self {
+            entries,
+            path_tokens,
+        }
     }
 
     /// Finds what a request is.
@@ -174,7 +194,11 @@ impl Routes {
         if methods.connects() {
             return Err(Reject::MethodNotAllowed);
         }
-        let head = Head { parts, methods, host: host::of(parts)? };
+        let head = Head {
+            parts,
+            methods,
+            host: host::of(parts)?,
+        };
         let whole = parts.uri.path_and_query().ok_or("the target is no path")?;
         if whole.path() == "*" && parts.method == Method::OPTIONS {
             return Err(Reject::Unrouted);
@@ -182,9 +206,16 @@ impl Routes {
         let raw = self.split(whole.path());
         let canonical = self.canonical(raw)?;
         let (entry, captures) = self.find(&canonical.text, &head).ok_or(Reject::Unrouted)?;
-        let malformed = |why| Reject::Malformed { why, route: Some(entry.route.clone()) };
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(entry.route.clone()),
+        };
         let (token, query) = token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
-        let target = target::join(whole, target::strip(raw.path, entry.strip), query.as_deref());
+        let target = target::join(
+            whole,
+            target::strip(raw.path, entry.strip),
+            query.as_deref(),
+        );
         let mut found = Match {
             route: entry.route.clone(),
             class: head.methods.class(&entry.route),
@@ -217,8 +248,16 @@ impl Routes {
         let reaches = head.methods.reaches_below() || other.is_some();
         // A COPY changes nothing at its own path.
         let copies = head.methods.only_copies() && other.is_some();
-        let tree = if reaches && !copies { self.below(&own)? } else { Tree::No };
-        let first = first.map(|bytes| Key { bytes, end: End::Request, tree });
+        let tree = if reaches && !copies {
+            self.below(&own)?
+        } else {
+            Tree::No
+        };
+        let first = first.map(|bytes| Key {
+            bytes,
+            end: End::Request,
+            tree,
+        });
         found.keys = match (first, other) {
             (Some(_), Some(second)) if copies => Some(Keys::one(second)),
             (Some(first), Some(second)) => Some(Keys::both(first, second)),
@@ -234,7 +273,14 @@ impl Routes {
     }
 
     fn split<'a>(&self, raw: &'a str) -> Split<'a> {
-        if self.path_tokens { target::split_token(raw) } else { Split { path: raw, token: None } }
+        if self.path_tokens {
+            target::split_token(raw)
+        } else {
+            Split {
+                path: raw,
+                token: None,
+            }
+        }
     }
 
     fn canonical<'a>(&self, raw: Split<'a>) -> Result<path::Canonical<'a>, &'static str> {
@@ -251,7 +297,10 @@ impl Routes {
             let route = &entry.route;
             let host = route.host.as_ref();
             let serves = host.is_none_or(|name| head.host.is_some_and(|host| host.is(name)))
-                && route.methods.as_ref().is_none_or(|methods| methods.contains(method));
+                && route
+                    .methods
+                    .as_ref()
+                    .is_none_or(|methods| methods.contains(method));
             if !serves {
                 return None;
             }
@@ -260,16 +309,24 @@ impl Routes {
     }
 
     fn below(&self, place: &tree::Place<'_>) -> Result<Tree, Reject> {
-        tree::below(&self.entries, place)
-            .map_err(|why| Reject::Forbidden { why, route: place.entry.route.clone() })
+        tree::below(&self.entries, place).map_err(|why| Reject::Forbidden {
+            why,
+            route: place.entry.route.clone(),
+        })
     }
 
     /// Routes the `Destination` of a write as a request to it would be. Gives its key, where the
     /// route makes keys.
     fn other_end(&self, head: &Head<'_>, found: &mut Match) -> Result<Option<Key>, Reject> {
         let own = found.route.clone();
-        let malformed = |why| Reject::Malformed { why, route: Some(own.clone()) };
-        let forbidden = |why| Reject::Forbidden { why, route: own.clone() };
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(own.clone()),
+        };
+        let forbidden = |why| Reject::Forbidden {
+            why,
+            route: own.clone(),
+        };
         let headers = &head.parts.headers;
         let raw = match destination::of(headers, head.host, self.path_tokens) {
             Ok(Some(raw)) => raw,
@@ -291,15 +348,20 @@ impl Routes {
         if route.mode != own.mode {
             return Err(forbidden("the Destination is on a route of another mode"));
         }
-        if raw.token.is_some() && (raw.token != found.token.as_deref() || route.token != own.token) {
+        if raw.token.is_some() && (raw.token != found.token.as_deref() || route.token != own.token)
+        {
             return Err(malformed("the Destination has another token than the path"));
         }
         if route.mode != Mode::Off && route.format != own.format {
-            return Err(forbidden("the Destination's route spells tokens in another way"));
+            return Err(forbidden(
+                "the Destination's route spells tokens in another way",
+            ));
         }
         let own_token = headers.contains_key(DESTINATION_TOKEN);
         if route.mode != Mode::Off && route.namespace != own.namespace && !own_token {
-            return Err(forbidden("the Destination is in another namespace and has no token of its own"));
+            return Err(forbidden(
+                "the Destination is in another namespace and has no token of its own",
+            ));
         }
         let target = PathAndQuery::try_from(target::strip(raw.path, entry.strip));
         let target = target.map_err(|_| malformed("the Destination is malformed"))?;
@@ -317,29 +379,51 @@ impl Routes {
             end: End::Destination,
         };
         let tree = self.below(&place)?;
-        found.destination = Some(Destination { route: route.clone(), target, own_token });
-        Ok(bytes.map(|bytes| Key { bytes, end: End::Destination, tree }))
+        found.destination = Some(Destination {
+            route: route.clone(),
+            target,
+            own_token,
+        });
+        Ok(bytes.map(|bytes| Key {
+            bytes,
+            end: End::Destination,
+            tree,
+        }))
     }
 }
 
 impl Keys {
     fn one(first: Key) -> Self {
-        Self { first, second: None }
+        Self {
+            first,
+            second: None,
+        }
     }
 
     /// A MOVE of a resource onto itself has one key.
     fn both(first: Key, second: Key) -> Self {
         if first.bytes != second.bytes {
-            return Self { first, second: Some(second) };
+            return Self {
+                first,
+                second: Some(second),
+            };
         }
-        let tree = if second.tree == Tree::No || first.tree == Tree::Refuse { first.tree } else { second.tree };
+        let tree = if second.tree == Tree::No || first.tree == Tree::Refuse {
+            first.tree
+        } else {
+            second.tree
+        };
         Self::one(Key { tree, ..first })
     }
 }
 
 impl Key {
     fn alone(bytes: Vec<u8>, end: End) -> Self {
-        Self { bytes, end, tree: Tree::No }
+        Self {
+            bytes,
+            end,
+            tree: Tree::No,
+        }
     }
 }
 
@@ -359,7 +443,10 @@ fn token_of(
             Some(value) => {
                 let value = query::value(value)?;
                 let text = String::from_utf8(value).map_err(|_| "the token is no number")?;
-                Ok((Some(text), query.and_then(|query| query::without(query, name))))
+                Ok((
+                    Some(text),
+                    query.and_then(|query| query::without(query, name)),
+                ))
             }
         },
         (TokenPlace::Header(_), None) => Ok((None, whole)),

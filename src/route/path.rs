@@ -43,7 +43,10 @@ pub fn canonical(raw: &str) -> Result<Canonical<'_>, &'static str> {
             (raw, false)
         }
     };
-    Ok(Canonical { text: Cow::Borrowed(text), trailing_slash })
+    Ok(Canonical {
+        text: Cow::Borrowed(text),
+        trailing_slash,
+    })
 }
 
 /// Appends the bytes that a part of a canonical path stands for.
@@ -145,7 +148,10 @@ fn escaped(bytes: &[u8]) -> Result<Canonical<'_>, &'static str> {
             text.push_str(percent_encoding::percent_encode_byte(byte));
         }
     }
-    Ok(Canonical { text: Cow::Owned(text), trailing_slash })
+    Ok(Canonical {
+        text: Cow::Owned(text),
+        trailing_slash,
+    })
 }
 
 #[cfg(test)]
@@ -162,11 +168,56 @@ mod tests {
     #[test]
     fn ambiguous_spellings_are_refused() {
         for raw in [
-            "", "a", "*", "/a//b", "//", "//a", "/a//", "/./a", "/a/.", "/a/..", "/a/../b", "/..", "/a/%2e/b",
-            "/a/%2E%2e/b", "/a/.%2e", "/a%2Fb", "/a%2fb", "/a%5Cb", "/a\\b", "/a%00", "/a%0A", "/a%7f",
-            "/a;b", "/a%3Bb", "/a;", "/%2541", "/%25%34%31", "/%252e%252e/x", "/%25u002e", "/a.", "/a./b", "/a%2E",
-            "/a%20", "/a%20/b", "/a%2E/b", "/%", "/%4", "/%zz", "/%u002e", "/%+1", "/a b", "/a\tb", "/café",
-            "/%c0%af", "/%C1%81", "/%e0%80%af", "/%f0%80%80%af", "/.", "/ ", "/a/ /b",
+            "",
+            "a",
+            "*",
+            "/a//b",
+            "//",
+            "//a",
+            "/a//",
+            "/./a",
+            "/a/.",
+            "/a/..",
+            "/a/../b",
+            "/..",
+            "/a/%2e/b",
+            "/a/%2E%2e/b",
+            "/a/.%2e",
+            "/a%2Fb",
+            "/a%2fb",
+            "/a%5Cb",
+            "/a\\b",
+            "/a%00",
+            "/a%0A",
+            "/a%7f",
+            "/a;b",
+            "/a%3Bb",
+            "/a;",
+            "/%2541",
+            "/%25%34%31",
+            "/%252e%252e/x",
+            "/%25u002e",
+            "/a.",
+            "/a./b",
+            "/a%2E",
+            "/a%20",
+            "/a%20/b",
+            "/a%2E/b",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%u002e",
+            "/%+1",
+            "/a b",
+            "/a\tb",
+            "/café",
+            "/%c0%af",
+            "/%C1%81",
+            "/%e0%80%af",
+            "/%f0%80%80%af",
+            "/.",
+            "/ ",
+            "/a/ /b",
         ] {
             assert!(canonical(raw).is_err(), "{raw}: {:?}", canonical(raw));
         }
@@ -175,9 +226,21 @@ mod tests {
     #[test]
     fn spellings_of_one_path_have_one_key() {
         for (raw, expected) in [
-            ("/b/k", "/b/k"), ("/b/%6B", "/b/k"), ("/b/%6b", "/b/k"), ("/%62/k", "/b/k"), ("/b/k/", "/b/k"),
-            ("/a%20b", "/a b"), ("/a%21", "/a!"), ("/a!", "/a!"), ("/a%25", "/a%"), ("/a%25zz", "/a%zz"),
-            ("/caf%c3%a9", "/café"), ("/%7Efence", "/~fence"), ("/...a", "/...a"), ("/.a", "/.a"), ("/a%3Fb", "/a?b"),
+            ("/b/k", "/b/k"),
+            ("/b/%6B", "/b/k"),
+            ("/b/%6b", "/b/k"),
+            ("/%62/k", "/b/k"),
+            ("/b/k/", "/b/k"),
+            ("/a%20b", "/a b"),
+            ("/a%21", "/a!"),
+            ("/a!", "/a!"),
+            ("/a%25", "/a%"),
+            ("/a%25zz", "/a%zz"),
+            ("/caf%c3%a9", "/café"),
+            ("/%7Efence", "/~fence"),
+            ("/...a", "/...a"),
+            ("/.a", "/.a"),
+            ("/a%3Fb", "/a?b"),
         ] {
             assert_eq!(key(raw).as_deref(), Ok(expected.as_bytes()), "{raw}");
         }
@@ -204,9 +267,14 @@ mod tests {
             let segment = segment.split(|&b| b == b';').next().unwrap_or_default();
             match segment {
                 b"" | b"." => {}
-                b".." => { walked.pop(); }
+                b".." => {
+                    walked.pop();
+                }
                 name => {
-                    let end = name.iter().rposition(|b| !matches!(b, b'.' | b' ')).map_or(0, |i| i + 1);
+                    let end = name
+                        .iter()
+                        .rposition(|b| !matches!(b, b'.' | b' '))
+                        .map_or(0, |i| i + 1);
                     walked.push(name[..end].to_vec());
                 }
             }

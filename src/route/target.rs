@@ -19,18 +19,29 @@ const MARK: &str = "/~fence";
 /// Takes a token's prefix off a raw path.
 #[must_use]
 pub fn split_token(raw: &str) -> Split<'_> {
-    let Some(rest) = raw.strip_prefix(MARK).and_then(|rest| rest.strip_prefix('/')) else {
-        return Split { path: raw, token: None };
+    let Some(rest) = raw
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.strip_prefix('/'))
+    else {
+        return Split {
+            path: raw,
+            token: None,
+        };
     };
     let end = rest.find('/').unwrap_or(rest.len());
     let (token, path) = rest.split_at(end);
-    Split { path: if path.is_empty() { "/" } else { path }, token: Some(token) }
+    Split {
+        path: if path.is_empty() { "/" } else { path },
+        token: Some(token),
+    }
 }
 
 /// Whether a canonical path still has the mark of a token: twice, or spelt with escapes.
 #[must_use]
 pub fn has_mark(canonical: &str) -> bool {
-    canonical.strip_prefix(MARK).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    canonical
+        .strip_prefix(MARK)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A raw path without its first segments.
@@ -91,7 +102,10 @@ mod tests {
     fn an_unchanged_target_keeps_every_byte() {
         for text in ["/a%20b?x=1&y=%2F", "/a?", "/a"] {
             let whole = PathAndQuery::try_from(text).unwrap();
-            assert_eq!(join(&whole, whole.path(), whole.query()).unwrap().as_str(), text);
+            assert_eq!(
+                join(&whole, whole.path(), whole.query()).unwrap().as_str(),
+                text
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 //! paths below; only the store and the gates know whether anything there is fenced.
 
 use super::key::{self, Facts};
-use super::{Entry, End};
+use super::{End, Entry};
 use crate::config::Mode;
 
 /// Whether a request that reaches below its path may go ahead.
@@ -44,8 +44,12 @@ pub fn below(routes: &[Entry], place: &Place<'_>) -> Result<Tree, &'static str> 
         if route.upstream.index != own.upstream.index || !route.host.as_ref().is_none_or(here) {
             continue;
         }
-        let Some(path) = route.path.path_below(place.facts.path) else { continue };
-        let found = place.key.map_or(Tree::Refuse, |key| relation(other, &path, place.facts, key));
+        let Some(path) = route.path.path_below(place.facts.path) else {
+            continue;
+        };
+        let found = place
+            .key
+            .map_or(Tree::Refuse, |key| relation(other, &path, place.facts, key));
         match found {
             Tree::No => {}
             Tree::Ask if tree == Tree::Refuse => {}
@@ -64,7 +68,9 @@ pub fn below(routes: &[Entry], place: &Place<'_>) -> Result<Tree, &'static str> 
 
 /// How the key of a path below relates to the key of the path itself.
 fn relation(other: &Entry, path: &str, facts: Facts<'_>, key: &[u8]) -> Tree {
-    let Some(captures) = other.route.path.matches(path) else { return Tree::Refuse };
+    let Some(captures) = other.route.path.matches(path) else {
+        return Tree::Refuse;
+    };
     let Ok(below) = key::of(&other.route, &captures, Facts { path, ..facts }) else {
         return Tree::Refuse;
     };

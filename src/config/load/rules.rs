@@ -23,7 +23,6 @@ pub fn check(
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
             one_order(source, earlier, later);
-            shadow(source, earlier, later);
         }
     }
     for placed in upstreams {
@@ -51,7 +50,7 @@ fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
     let Some(open) = listen.iter().find(|address| !address.ip().is_loopback()) else {
         return;
     };
-    if route.mode != Mode::Off && !route.anyone_may_raise && acts(route, route.methods.as_deref()) {
+    if route.mode != Mode::Off && !route.anyone_may_raise {
         source.fault(
             placed.line,
             &key_of(placed),
@@ -104,25 +103,6 @@ fn advice(source: &Source<'_>, placed: &Placed) {
 
 fn may_hold_slash(part: &Part) -> bool {
     matches!(part, Part::Header(_) | Part::Query(_) | Part::Path)
-}
-
-/// Says where an earlier route takes all that a later one is written for.
-fn shadow(source: &Source<'_>, earlier: &Placed, later: &Placed) {
-    let (a, b) = (&earlier.route, &later.route);
-    let takes_methods = match (&a.methods, &b.methods) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(taken), Some(wanted)) => wanted.iter().all(|method| taken.contains(method)),
-    };
-    let takes_host = a.host.is_none() || a.host == b.host;
-    let samples = b.path.meetings(0, &b.path, 0);
-    if takes_methods && takes_host && samples.iter().all(|path| a.path.matches(path).is_some()) {
-        source.warn(
-            later.line,
-            &key_of(later),
-            format!("is never reached: route {} stands before it and takes all its requests; put this one first", a.name),
-        );
-    }
 }
 
 /// Tokens of one namespace are compared with each other: they must be of one kind.
