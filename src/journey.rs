@@ -12,7 +12,7 @@ use crate::forward::{Download, Upstreams};
 use crate::record::{Decision, Metrics, RouteMetrics};
 use crate::refusal::{FENCING_STATUS, Refusal, Why};
 use crate::route::{
-    Class, DESTINATION_TOKEN, End, Key, Match, PATH_OVERRIDES, Reject, Routes, Tree,
+    Class, DESTINATION_TOKEN, End, Key, Match, Reject, Routes, Tree, overrides_path,
 };
 use bytes::Bytes;
 use http::header::HOST;
@@ -71,10 +71,10 @@ impl Worker {
             .map(|u| host(&u.authority))
             .collect();
         Self {
+            shared,
             upstreams,
             token_headers,
             hosts,
-            shared,
         }
     }
 
@@ -115,7 +115,7 @@ impl Worker {
             .classify(&head)
             .map_err(|r| self.rejected(r, tally))?; // 1
         tally.metrics = Arc::clone(&self.policy(&found.route).metrics);
-        let claims = self.claim(&found, &head)?; // 2 the tokens it shows
+        let claims = Self::claim(&found, &head)?; // 2 the tokens it shows
         let permit = self.admit(&found, &claims, tally).await?; // 3 sealed, durable, drained
         self.prepare(&found, &mut head, peer)?; // 4 the head that goes upstream
         let request = Request::from_parts(head, body);
@@ -144,7 +144,7 @@ impl Worker {
         why.into()
     }
 
-    fn claim(&self, found: &Match, head: &Parts) -> Result<Claims, Refusal> {
+    fn claim(found: &Match, head: &Parts) -> Result<Claims, Refusal> {
         let none = Claims {
             route: Arc::clone(&found.route),
             own: None,
@@ -265,7 +265,13 @@ impl Worker {
         let upstream = &found.route.upstream;
         head.uri = Uri::from(found.target.clone());
         head.version = http::Version::HTTP_11;
-        for name in PATH_OVERRIDES {
+        let overriding: Vec<HeaderName> = head
+            .headers
+            .keys()
+            .filter(|name| overrides_path(name))
+            .cloned()
+            .collect();
+        for name in overriding {
             head.headers.remove(name);
         }
         headers::outbound(&mut head.headers, peer);

@@ -139,6 +139,10 @@ pub enum TokenPlace {
 
 /// `[[routes]]`
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of its own in the file"
+)]
 pub struct Route {
     /// `name`
     pub name: Arc<str>,

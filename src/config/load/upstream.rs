@@ -2,8 +2,9 @@
 //!
 //! Knows nothing of routes.
 
-use crate::config::file::{Table, Value};
+use crate::config::file::Table;
 use crate::config::settings::Upstream;
+use crate::config::value::Value;
 use http::uri::{Authority, Scheme};
 use http::{StatusCode, Uri};
 use std::sync::Arc;
