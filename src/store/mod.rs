@@ -6,6 +6,8 @@ mod batch;
 mod committer;
 mod engine;
 mod home;
+mod job;
+mod keeper;
 mod ledger;
 mod record;
 mod refusal;
@@ -13,8 +15,8 @@ mod rocks;
 mod sealed;
 mod shared;
 
-pub use committer::Observer;
 pub use home::Init;
+pub use job::Observer;
 pub use refusal::OpenError;
 pub use rocks::{Handover, RocksStore};
 

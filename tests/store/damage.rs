@@ -11,7 +11,7 @@ fn name(index: usize) -> String {
     )
 }
 
-/// A store with fences in tables and in the live log, the ledger up to date.
+/// A store with fences in tables and in the live log.
 fn filled(path: &Path) -> RocksStore {
     for run in 0..2 {
         let store = open(path);
@@ -20,7 +20,6 @@ fn filled(path: &Path) -> RocksStore {
     }
     let store = open(path);
     (0..FENCES).for_each(|index| raise(&store, &name(index), 3).unwrap());
-    ledger_names(path, 1 + 3 * FENCES);
     store
 }
 
@@ -270,7 +269,6 @@ fn a_lost_mark_is_no_damage() {
     let (folder, path) = made();
     let store = open(&path);
     raise(&store, "a", 5).unwrap();
-    ledger_names(&path, 2);
     let log = live_log(&path);
     let length = fs::metadata(path.join(&log)).unwrap().len();
     store.mark_drained(key("a"), Token::new(0, 5));

@@ -108,11 +108,3 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
-
-/// Waits until the ledger names that batch. `init` is batch 1; each raise that is waited for is one.
-fn ledger_names(path: &Path, batch: usize) {
-    let line = format!("\nbatch {batch}\n");
-    eventually("the ledger's note", || {
-        String::from_utf8_lossy(&fs::read(path.join("ledger")).unwrap()).contains(&line)
-    });
-}

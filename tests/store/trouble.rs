@@ -176,7 +176,10 @@ fn child_on_a_small_disk() {
         drop(file);
         recovers(&store);
         let found = stored(&store, &long);
-        assert!(found >= Some(failed - 1), "{found:?}, and {failed} was refused");
+        assert!(
+            found >= Some(failed - 1),
+            "{found:?}, and {failed} was refused"
+        );
         highest = failed + 1;
         raise(&store, &long, highest).unwrap();
     }
