@@ -4,6 +4,8 @@
 
 use super::pattern::PathPattern;
 use super::template::Template;
+pub use crate::fence::{Accept, Missing};
+
 use crate::fence::Format;
 use http::{HeaderName, Method, StatusCode, uri::Authority};
 use std::net::SocketAddr;
@@ -31,7 +33,11 @@ impl Settings {
     /// for that long.
     #[must_use]
     pub fn largest_settle(&self) -> Duration {
-        self.upstreams.iter().filter_map(|u| u.settle).max().unwrap_or_default()
+        self.upstreams
+            .iter()
+            .filter_map(|u| u.settle)
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -111,26 +117,6 @@ pub enum Mode {
     Off,
 }
 
-/// `accept`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accept {
-    /// A token equal to the fence is admitted.
-    SameOrNewer,
-    /// Each write needs a token above the last.
-    Newer,
-}
-
-/// `missing`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// 428.
-    Reject,
-    /// Admitted always; voids the promise.
-    Allow,
-    /// Admitted until the resource has a fence.
-    AllowUntilFenced,
-}
-
 /// `settled_at`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettledAt {
@@ -160,13 +146,13 @@ pub struct Route {
     pub index: usize,
     /// `host`, lower case, without a port. `None`: any.
     pub host: Option<String>,
-    /// `path`
+    /// `path`; in a route that is off, its catch-all matches nothing too.
     pub path: PathPattern,
     /// `methods`. `None`: all.
     pub methods: Option<Vec<Method>>,
     /// `upstream`
     pub upstream: Arc<Upstream>,
-    /// `resource`
+    /// `resource`; of no use in a route that is off.
     pub resource: Template,
     /// `namespace`
     pub namespace: String,
@@ -194,7 +180,7 @@ pub struct Route {
     pub reads: Vec<Method>,
     /// `writes`: safe methods that this service uses as writes.
     pub writes: Vec<Method>,
-    /// `strip_prefix`
+    /// `strip_prefix`: whole leading segments of `path`, literals all, without a slash at the end.
     pub strip_prefix: Option<String>,
     /// `token.header`, `token.query` or `token.path_prefix`.
     pub token: TokenPlace,
@@ -233,7 +219,24 @@ impl Strength {
     }
 }
 
+/// Methods that change nothing (RFC 9110 and the registry): the reads of a plain service.
+const SAFE: [&str; 8] = [
+    "GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY",
+];
+
+/// Whether a method changes nothing where its service says nothing else.
+#[must_use]
+pub fn is_safe(method: &Method) -> bool {
+    SAFE.contains(&method.as_str())
+}
+
 impl Route {
+    /// Whether this service uses the method as a write. Methods that nobody knows are writes.
+    #[must_use]
+    pub fn is_write(&self, method: &Method) -> bool {
+        self.writes.contains(method) || !(is_safe(method) || self.reads.contains(method))
+    }
+
     /// What this route promises.
     #[must_use]
     pub fn strength(&self) -> Strength {

@@ -30,6 +30,11 @@ impl Token {
         self.epoch == 0 && self.sequence == 0
     }
 
+    /// `==`, usable in constant functions.
+    pub(super) const fn eq_const(self, other: Self) -> bool {
+        self.epoch == other.epoch && self.sequence == other.sequence
+    }
+
     /// The epoch; 0 for the single-number formats.
     #[must_use]
     pub const fn epoch(self) -> u64 {
@@ -44,7 +49,7 @@ impl Token {
 }
 
 /// How a token is spelt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Decimal, 1 to 20 digits.
     U64,
@@ -130,7 +135,10 @@ impl Format {
 fn trim(text: &[u8]) -> &[u8] {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let start = text.iter().position(|b| !blank(b)).unwrap_or(text.len());
-    let end = text.iter().rposition(|b| !blank(b)).map_or(start, |i| i + 1);
+    let end = text
+        .iter()
+        .rposition(|b| !blank(b))
+        .map_or(start, |i| i + 1);
     &text[start..end]
 }
 
@@ -148,11 +156,19 @@ fn number(text: &[u8], radix: u32, max_digits: usize) -> Result<u64, Malformed> 
     }
     let mut value: u64 = 0;
     for &byte in text {
-        let digit = char::from(byte).to_digit(radix).ok_or(Malformed::NotANumber)?;
-        let next = value.checked_mul(u64::from(radix)).and_then(|v| v.checked_add(u64::from(digit)));
+        let digit = char::from(byte)
+            .to_digit(radix)
+            .ok_or(Malformed::NotANumber)?;
+        let next = value
+            .checked_mul(u64::from(radix))
+            .and_then(|v| v.checked_add(u64::from(digit)));
         value = next.ok_or(Malformed::OutOfRange)?;
     }
-    if text.len() > max_digits { Err(Malformed::OutOfRange) } else { Ok(value) }
+    if text.len() > max_digits {
+        Err(Malformed::OutOfRange)
+    } else {
+        Ok(value)
+    }
 }
 
 #[cfg(test)]
@@ -163,11 +179,18 @@ mod tests {
     #[test]
     fn refuses_what_is_not_one_number() {
         for text in ["abc", "5, 99", "5,5", "+5", "-5", "5.5", "5 5", "0x5", "٥"] {
-            assert_eq!(Format::U64.parse(text.as_bytes()), Err(Malformed::NotANumber), "{text}");
+            assert_eq!(
+                Format::U64.parse(text.as_bytes()),
+                Err(Malformed::NotANumber),
+                "{text}"
+            );
         }
         assert_eq!(Format::U64.parse(b" \t"), Err(Malformed::Empty));
         assert_eq!(Format::U64.parse(b"00"), Err(Malformed::Zero));
-        assert_eq!(Format::U64.parse(b"18446744073709551616"), Err(Malformed::OutOfRange));
+        assert_eq!(
+            Format::U64.parse(b"18446744073709551616"),
+            Err(Malformed::OutOfRange)
+        );
         assert_eq!(Format::U64.parse(&[b'0'; 21]), Err(Malformed::OutOfRange));
         assert_eq!(Format::Pair.parse(b"7"), Err(Malformed::NotANumber));
         assert_eq!(Format::Pair.parse(b"1:2:3"), Err(Malformed::NotANumber));
@@ -179,8 +202,14 @@ mod tests {
     #[test]
     fn reads_the_spellings_of_lock_services() {
         assert_eq!(Format::U64.parse(b" 0000000042\t"), Ok(Token::new(0, 42)));
-        assert_eq!(Format::U64.parse(b"18446744073709551615"), Ok(Token::new(0, u64::MAX)));
-        assert_eq!(Format::Hex.parse(b"0x00000000000001A0"), Ok(Token::new(0, 0x1a0)));
+        assert_eq!(
+            Format::U64.parse(b"18446744073709551615"),
+            Ok(Token::new(0, u64::MAX))
+        );
+        assert_eq!(
+            Format::Hex.parse(b"0x00000000000001A0"),
+            Ok(Token::new(0, 0x1a0))
+        );
         assert_eq!(Format::Pair.parse(b"2:10"), Ok(Token::new(2, 10)));
     }
 

@@ -1,0 +1,88 @@
+# fencegate: everything that a contributor runs. `make help` lists the targets.
+#
+# One profile for everything: RocksDB takes minutes to compile, once a profile, so tests, lints and
+# benches share the release build. CARGO_TARGET_DIR may be set from outside.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO_TARGET_DIR ?= target
+override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
+export CARGO_TARGET_DIR
+
+# cargo-deny, where the machine has none, is built once and kept with the other artefacts.
+DENY_VERSION := 0.20.2
+TOOLS        := $(CARGO_TARGET_DIR)/tools
+# rustup puts cargo here and leaves the PATH of running shells alone; nginx and haproxy live in sbin.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:$(TOOLS)/bin
+
+CARGO := cargo
+FLAGS := --release --locked
+BIN   := $(CARGO_TARGET_DIR)/release/fencegate
+
+# What `run` serves, and the acceptance suite with the names of its tests that may fail for now.
+CONFIG  ?= config/fencegate.toml
+ACCEPT  ?= ../shared/accept/accept.py
+PENDING ?= tests/acceptance-pending.txt
+JOBS    ?= 4
+BENCH   ?=
+
+.PHONY: help build demo run test lint unit deny advisories accept bench fmt clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## Build the program
+	@tools/need.sh build
+	$(CARGO) build $(FLAGS)
+
+demo: build ## Show a zombie being refused, on this machine alone
+	@$(BIN) demo
+
+run: build ## Serve with CONFIG (config/fencegate.toml), making the store the first time
+	@$(BIN) init --config $(CONFIG)
+	@exec $(BIN) serve --config $(CONFIG)
+
+test: ## Format, lints, docs, tests, licences, acceptance suite
+	@tools/need.sh build test
+	@$(MAKE) lint
+	@$(MAKE) unit
+	@$(MAKE) deny
+	@$(MAKE) accept
+
+lint: ## Format, clippy and rustdoc, all without a warning
+	$(CARGO) fmt --check
+	$(CARGO) clippy $(FLAGS) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FLAGS) --no-deps --document-private-items
+
+unit: ## The tests of the crate
+	$(CARGO) test $(FLAGS)
+
+deny: ## Licences, bans and sources of the dependencies
+	@command -v cargo-deny >/dev/null || \
+	  env -u CARGO_TARGET_DIR $(CARGO) install --locked --no-default-features --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+	$(CARGO) deny --locked check licenses bans sources
+
+advisories: ## Known faults in the dependencies; asks the network, so not a part of `test`
+	@command -v cargo-deny >/dev/null || $(MAKE) deny
+	$(CARGO) deny --locked check advisories
+
+accept: ## The acceptance suite, where it is at hand (ACCEPT)
+	@if [ -f "$(ACCEPT)" ]; then \
+	  $(CARGO) build $(FLAGS); \
+	  python3 "$(ACCEPT)" --bin "$(BIN)" --pending "$(PENDING)" -j $(JOBS); \
+	else \
+	  echo "no acceptance suite at $(ACCEPT), not run"; \
+	fi
+
+bench: build ## Measure beside nginx and HAProxy; options in BENCH, say BENCH="--rounds 3"
+	@tools/need.sh bench
+	@python3 benches/side_by_side.py --bin $(BIN) $(BENCH)
+
+fmt: ## Format the code
+	$(CARGO) fmt
+
+clean: ## Remove what was built; keeps the store in data/
+	$(CARGO) clean

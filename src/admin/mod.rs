@@ -1,0 +1,66 @@
+//! The admin listener: health, readiness, metrics, and the fences as JSON.
+//!
+//! Knows nothing of requests on the data plane. The API answers loopback peers only: it names
+//! resources, and has no other protection yet.
+
+mod fences;
+
+pub use fences::{Fence, Page, page};
+
+use crate::lifecycle::Stop;
+use crate::record::Metrics;
+use crate::store::FenceStore;
+use axum::Router;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// What the pages show.
+#[derive(Clone)]
+pub struct State {
+    /// The store.
+    pub store: Arc<dyn FenceStore>,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Whether the gateway is stopping.
+    pub stop: Stop,
+}
+
+/// Serves the admin pages until the task is dropped.
+pub async fn serve(listener: TcpListener, state: State) {
+    let pages = Router::new()
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/fences", get(fences::list))
+        .with_state(state)
+        .into_make_service_with_connect_info::<SocketAddr>();
+    if let Err(error) = axum::serve(listener, pages).await {
+        tracing::error!(%error, "the admin pages have ended");
+    }
+}
+
+async fn ready(Extract(state): Extract<State>) -> impl IntoResponse {
+    if state.stop.is_asked() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
+    }
+    match state.store.trouble() {
+        None => (StatusCode::OK, "ready\n".to_owned()),
+        Some(why) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the fence store is down: {why}\n"),
+        ),
+    }
+}
+
+async fn metrics(Extract(state): Extract<State>) -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        state.metrics.render(),
+    )
+}

@@ -1,0 +1,41 @@
+//! `max_new_resources`: how many resources a route's clients may create.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A bound on the resources that a route creates, over all runs.
+pub struct Budget {
+    route: Arc<str>,
+    left: AtomicU64,
+}
+
+impl Budget {
+    /// `max`: the bound. `created`: how many the store counts already.
+    #[must_use]
+    pub fn new(route: Arc<str>, max: u64, created: u64) -> Self {
+        Self {
+            route,
+            left: AtomicU64::new(max.saturating_sub(created)),
+        }
+    }
+
+    /// The route, under whose name the store counts.
+    #[must_use]
+    pub const fn route(&self) -> &Arc<str> {
+        &self.route
+    }
+
+    /// Takes room for new resources; false, and nothing taken, where there is not enough.
+    pub(super) fn take(&self, count: u64) -> bool {
+        self.left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(count)
+            })
+            .is_ok()
+    }
+
+    /// Gives room back that was taken for a request which sealed nothing.
+    pub(super) fn give_back(&self, count: u64) {
+        self.left.fetch_add(count, Ordering::Relaxed);
+    }
+}

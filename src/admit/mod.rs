@@ -1,0 +1,278 @@
+//! The async shell of the gates: look-up, seal, commit, drain, and the [`Pass`] at the end.
+//!
+//! The only maker of a pass. Knows nothing of HTTP; what the rules are, the gates know.
+
+mod budget;
+mod cell;
+mod pass;
+mod steps;
+mod table;
+mod tenure;
+mod ticket;
+
+pub use budget::Budget;
+pub use pass::{Exempt, Outcome, Pass, Settles};
+pub use tenure::Tenure;
+
+use crate::clock::{self, Time};
+use crate::fence::{Kind, Refusal, ResourceKey, Rules, Token, WriteId};
+use crate::record::{Metrics, RouteMetrics};
+use crate::store::FenceStore;
+use cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use table::Table;
+use ticket::Ticket;
+
+/// All gates of this process, over one store.
+pub struct Gates {
+    store: Arc<dyn FenceStore>,
+    table: Table,
+    tenure: Tenure,
+    next_id: AtomicU64,
+    /// Writes that are in flight or unsettled.
+    unsettled: AtomicUsize,
+    metrics: Arc<Metrics>,
+}
+
+/// What a route asks of its requests, resolved once.
+pub struct Policy {
+    /// What the gates go by.
+    pub rules: Rules,
+    /// Forward at once whatever the gates say, and only record.
+    pub observe: bool,
+    /// How long a request may wait for the commit and the drain.
+    pub drain_timeout: Duration,
+    /// How long an unknown outcome may still take effect.
+    pub settles: Settles,
+    /// How many resources the route may create; `None`: any number.
+    pub budget: Option<Budget>,
+    /// Where the route's requests are counted.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+/// Why a request was not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// A gate refused it.
+    Refused(Refusal),
+    /// The route may not create another resource.
+    TooManyResources,
+    /// Older writes were not settled in time. The fence stays raised.
+    DrainTimeout,
+}
+
+/// A refusal, and what is known about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Why.
+    pub why: Denial,
+    /// The fence that stood against it; NONE where there is none.
+    pub fence: Token,
+    /// How long ago the refused token was superseded, where that is known.
+    pub age: Option<Duration>,
+}
+
+impl From<Refusal> for Denied {
+    fn from(why: Refusal) -> Self {
+        Self {
+            why: Denial::Refused(why),
+            fence: Token::NONE,
+            age: None,
+        }
+    }
+}
+
+impl Gates {
+    /// Makes the gates over a store that this process holds.
+    #[must_use]
+    pub fn new(store: Arc<dyn FenceStore>, tenure: Tenure, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            table: Table::default(),
+            tenure,
+            next_id: AtomicU64::new(1),
+            unsettled: AtomicUsize::new(0),
+            metrics,
+        })
+    }
+
+    /// Admits a request to one resource, or to several at once: every key with the token that the
+    /// request shows for it. A request of [`Kind::Read`] passes the same steps, but nothing waits
+    /// for it afterwards.
+    ///
+    /// On `Ok` the fences are durable and every lower write is settled, except under `observe`.
+    /// Dropping the future takes the request out of the line; a fence that it raised stays raised.
+    ///
+    /// # Errors
+    /// [`Denied`], and then nothing of the request may be forwarded.
+    pub async fn admit(
+        self: &Arc<Self>,
+        keys: &[(ResourceKey, Token)],
+        kind: Kind,
+        policy: &Arc<Policy>,
+    ) -> Result<Pass, Denied> {
+        if !self.store.is_ready() && !policy.observe {
+            return Err(Refusal::Store.into());
+        }
+        let mut stops = Vec::with_capacity(keys.len());
+        for (key, token) in keys {
+            stops.push((self.cell(key).await?, *token));
+        }
+        stops.sort_by(|a, b| a.0.key.cmp(&b.0.key));
+        let id = WriteId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let ticket = Arc::new(Ticket::new(id, kind, stops, Arc::clone(policy)));
+        let arrived = clock::now();
+        if policy.observe {
+            let (verdict, raised) = steps::observe(self, &ticket);
+            return Ok(Pass::new(self, ticket, raised, verdict.err()));
+        }
+        let entry = steps::arrive(self, &ticket, arrived)?;
+        if !entry.forwarded {
+            let waited = self.wait(&ticket, arrived).await;
+            if entry.raised {
+                let now = clock::now();
+                self.metrics.raise_seconds.record(now.since(arrived));
+                if let Some(durable) = ticket.durable_at() {
+                    self.metrics.drain_seconds.record(now.since(durable));
+                }
+            }
+            waited?;
+        }
+        Ok(Pass::new(self, ticket, entry.raised, None))
+    }
+
+    /// Whether anything is fenced or in flight under a key (whose path is `key/…`).
+    ///
+    /// # Errors
+    /// [`Denied`] where the store cannot answer.
+    pub async fn any_under(self: &Arc<Self>, prefix: Vec<u8>) -> Result<bool, Denied> {
+        if self.table.any_engaged_under(&prefix) {
+            return Ok(true);
+        }
+        let store = Arc::clone(&self.store);
+        match tokio::task::spawn_blocking(move || store.any_under(&prefix)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(_)) | Err(_) => Err(self.read_failed()),
+        }
+    }
+
+    /// How many writes are in flight or inside their settle.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Acquire)
+    }
+
+    /// When raises stop waiting for what was in flight before this process took over.
+    #[must_use]
+    pub const fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    /// Lets gates that nothing refers to leave memory; those touched since the last call stay.
+    pub fn sweep(&self) {
+        self.table.sweep();
+    }
+
+    /// How many gates are in memory.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no gate is in memory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    async fn cell(self: &Arc<Self>, key: &ResourceKey) -> Result<Arc<Cell>, Denied> {
+        let cell = self
+            .table
+            .find(key, &*self.store, &self.tenure)
+            .map_err(|_| self.read_failed())?;
+        if !cell.is_loaded() {
+            cell.load(&self.store, &self.tenure)
+                .await
+                .map_err(|_| self.read_failed())?;
+        }
+        Ok(cell)
+    }
+
+    fn read_failed(&self) -> Denied {
+        self.metrics.store_error("read");
+        Refusal::Store.into()
+    }
+
+    /// Waits for the verdict on a ticket that stands in line.
+    async fn wait(self: &Arc<Self>, ticket: &Arc<Ticket>, arrived: Time) -> Result<(), Denied> {
+        let metrics = &ticket.policy.metrics;
+        metrics.waiting.increment(1.0);
+        let place = Place {
+            gates: self,
+            ticket,
+            decided: false,
+        };
+        let denied = place.verdict(arrived).await;
+        metrics.waiting.decrement(1.0);
+        denied
+    }
+}
+
+/// A place in line. Dropped before the verdict (the client left), it takes the request out.
+struct Place<'a> {
+    gates: &'a Arc<Gates>,
+    ticket: &'a Arc<Ticket>,
+    decided: bool,
+}
+
+impl Place<'_> {
+    async fn verdict(mut self, arrived: Time) -> Result<(), Denied> {
+        let end = arrived.after(self.ticket.policy.drain_timeout);
+        if let Some(until) = self.gates.tenure.waits_until() {
+            tokio::select! {
+                biased;
+                verdict = self.ticket.verdict() => return self.decide(verdict),
+                () = clock::sleep_until(until.min(end)) => {}
+            }
+            if until.has_passed() {
+                steps::take_over(self.gates, self.ticket);
+            }
+        }
+        tokio::select! {
+            biased;
+            verdict = self.ticket.verdict() => self.decide(verdict),
+            () = clock::sleep_until(end) => self.give_up(),
+        }
+    }
+
+    fn decide(&mut self, verdict: Result<(), Refusal>) -> Result<(), Denied> {
+        self.decided = true;
+        verdict.map_err(|why| steps::denied(self.ticket, why))
+    }
+
+    fn give_up(&mut self) -> Result<(), Denied> {
+        self.decided = true;
+        match steps::leave(self.gates, self.ticket) {
+            None => Err(Denied {
+                why: Denial::DrainTimeout,
+                ..Refusal::Busy.into()
+            }),
+            Some(verdict) => verdict.map_err(|why| steps::denied(self.ticket, why)),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.decided {
+            return;
+        }
+        self.ticket.policy.metrics.waiting.decrement(1.0);
+        if steps::leave(self.gates, self.ticket) == Some(Ok(())) {
+            // Its turn came in the same moment: nothing of it was sent.
+            Pass::new(self.gates, Arc::clone(self.ticket), false, None).finish(Outcome::Unsent);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The pass: the permission to forward one request. It lives as long as the write may take effect.
+
+use super::ticket::Ticket;
+use super::{Gates, steps};
+use crate::clock::{self, Time};
+use crate::fence::{Kind, Refusal, Token};
+use crate::route::{Class, Match};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long an unknown outcome may still take effect, as its upstream declares. `None`: no bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Settles {
+    /// For a request that was sent whole.
+    pub whole: Option<Duration>,
+    /// For one that was not.
+    pub incomplete: Option<Duration>,
+}
+
+/// How an exchange with the upstream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Sent whole, and answered with a status that says something.
+    Answered,
+    /// No byte reached the upstream connection.
+    Unsent,
+    /// Anything else. It may take effect until its settle has passed.
+    Unknown {
+        /// Whether the last byte of the request was handed to the HTTP library.
+        whole: bool,
+        /// When the gateway let go of it.
+        since: Time,
+    },
+}
+
+/// The permission to forward one request, made by [`Gates::admit`] only.
+///
+/// The task that owns the exchange owns the pass, and ends it with [`Pass::finish`]. Dropped without
+/// that, the outcome counts as unknown from that moment.
+pub struct Pass {
+    gates: Arc<Gates>,
+    ticket: Arc<Ticket>,
+    raised: bool,
+    observed: Option<Refusal>,
+    finished: bool,
+}
+
+/// The right to forward a request that no gate has to pass: it cannot change a fenced resource, or
+/// its route is off.
+pub struct Exempt(());
+
+impl Exempt {
+    /// `None` for a request that a gate has to pass. `token`: what it shows; a read without one
+    /// passes where reads with one are judged (`raise_on_read`).
+    #[must_use]
+    pub fn of(found: &Match, token: Option<Token>) -> Option<Self> {
+        let tokenless_read = found.class == Class::Read && token.is_none();
+        (found.keys.is_none() || tokenless_read).then_some(Self(()))
+    }
+}
+
+impl Pass {
+    pub(super) fn new(
+        gates: &Arc<Gates>,
+        ticket: Arc<Ticket>,
+        raised: bool,
+        observed: Option<Refusal>,
+    ) -> Self {
+        let finished = ticket.kind == Kind::Read;
+        if !finished {
+            gates.unsettled.fetch_add(1, Ordering::AcqRel);
+            ticket.policy.metrics.inflight.increment(1.0);
+        }
+        Self {
+            gates: Arc::clone(gates),
+            ticket,
+            raised,
+            observed,
+            finished,
+        }
+    }
+
+    /// The right to forward a read that was admitted; a write keeps its pass.
+    ///
+    /// # Errors
+    /// The pass, where it is a write's.
+    pub fn into_exempt(self) -> Result<Exempt, Self> {
+        if self.ticket.kind == Kind::Read {
+            Ok(Exempt(()))
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Whether this request raised a fence.
+    #[must_use]
+    pub const fn raised(&self) -> bool {
+        self.raised
+    }
+
+    /// What would have refused the request, had its route enforced (`mode = "observe"`).
+    #[must_use]
+    pub const fn observed(&self) -> Option<Refusal> {
+        self.observed
+    }
+
+    /// Whether the gates still stand as they did when the pass was made. To be asked before an
+    /// unsent request is tried again (I6).
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.observed.is_some() || self.ticket.policy.observe || steps::is_current(&self.ticket)
+    }
+
+    /// The fence of the first resource now.
+    #[must_use]
+    pub fn fence(&self) -> Token {
+        let first = self.ticket.stops.first().and_then(|(cell, _)| cell.lock());
+        first.map_or(Token::NONE, |core| core.gate.fence())
+    }
+
+    /// Ready once a higher token asks that this write be cut. Wakes the task that polled last.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        self.ticket.poll_cut(cx)
+    }
+
+    /// Whether a higher token asks that this write be cut.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.ticket.is_cut()
+    }
+
+    /// Ends the exchange. An unknown outcome holds its gates until its settle has passed; where no
+    /// settle is declared it holds nothing, and is counted as best-effort.
+    pub fn finish(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
+        let (gates, ticket) = (&self.gates, &self.ticket);
+        let metrics = &ticket.policy.metrics;
+        metrics.inflight.decrement(1.0);
+        let (whole, since) = match outcome {
+            Outcome::Answered => return release(gates, ticket, false),
+            Outcome::Unsent => return release(gates, ticket, true),
+            Outcome::Unknown { whole, since } => (whole, since),
+        };
+        let settles = ticket.policy.settles;
+        let Some(settle) = (if whole {
+            settles.whole
+        } else {
+            settles.incomplete
+        }) else {
+            metrics.best_effort.increment(1);
+            return release(gates, ticket, false);
+        };
+        metrics.unsettled.increment(1.0);
+        let (gates, ticket) = (Arc::clone(gates), Arc::clone(ticket));
+        let settle = async move {
+            clock::sleep_until(since.after(settle)).await;
+            ticket.policy.metrics.unsettled.decrement(1.0);
+            release(&gates, &ticket, false);
+        };
+        // Without a runtime the process is ending: the write stays unsettled, and the stop unclean.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(settle);
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.end(Outcome::Unknown {
+            whole: true,
+            since: clock::now(),
+        });
+    }
+}
+
+fn release(gates: &Arc<Gates>, ticket: &Arc<Ticket>, unsent: bool) {
+    steps::settled(gates, ticket, unsent);
+    gates.unsettled.fetch_sub(1, Ordering::AcqRel);
+}

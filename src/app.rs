@@ -1,0 +1,314 @@
+//! The composition root: the only place that names a concrete store, and the life of a gateway from
+//! configuration to last request.
+
+use crate::admin;
+use crate::admit::{Budget, Gates, Policy, Settles, Tenure};
+use crate::clock;
+use crate::config::{Mode, Route, Settings};
+use crate::fence::Rules;
+use crate::journey::{Shared, Worker};
+use crate::lifecycle::Stop;
+use crate::listen::{self, BindError, Bound, Limits};
+use crate::record::Metrics;
+use crate::route::Routes;
+use crate::store::{FenceStore, Observer, OpenError, RocksStore};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+
+/// Threads of a serving thread's runtime that may block on the disk.
+const BLOCKING_THREADS: usize = 16;
+const SWEEP: Duration = Duration::from_secs(1);
+const GATE_SWEEP: Duration = Duration::from_secs(10);
+
+/// Why a gateway did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system refuses a thread, a runtime or a metrics registry.
+    #[error("cannot start: {0}")]
+    System(String),
+    /// The store did not close in order. No commit is lost; the next start waits for the settle.
+    #[error("the store did not close in order: {0}")]
+    Close(crate::store::Error),
+}
+
+/// A gateway that holds its store and its addresses, and does not serve yet.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    store: Arc<RocksStore>,
+    listeners: Vec<Bound>,
+    admin: Bound,
+}
+
+struct Watcher(Arc<Metrics>);
+
+impl Observer for Watcher {
+    fn committed(&self, took: Duration, raises: usize) {
+        self.0.commit_seconds.record(took);
+        #[allow(clippy::cast_precision_loss, reason = "a batch is far below 2^52")]
+        self.0.commit_batch_size.record(raises as f64);
+    }
+
+    fn failed(&self, op: &'static str) {
+        self.0.store_error(op);
+    }
+}
+
+impl Gateway {
+    /// Opens the store and binds the addresses. From here on the store counts as unclean until
+    /// [`Gateway::serve`] has ended well.
+    ///
+    /// # Errors
+    /// [`Error`], with what to do about it. A store that was clean is left clean.
+    pub fn open(settings: Settings) -> Result<Self, Error> {
+        let names: Vec<&str> = settings.routes.iter().map(|r| &*r.name).collect();
+        let upstreams: Vec<&str> = settings.upstreams.iter().map(|u| &*u.name).collect();
+        let metrics = Metrics::new(&names, &upstreams).map_err(|e| Error::System(e.to_string()))?;
+        let metrics = Arc::new(metrics);
+        let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
+        let since = clock::now();
+        let (store, handover) = RocksStore::open(
+            &settings.store.path,
+            settings.store.cache,
+            settings.largest_settle(),
+            watcher,
+        )?;
+        if !handover.clean {
+            tracing::warn!(
+                settle = ?handover.settle,
+                "the last run did not end clean: raises wait until its writes are settled"
+            );
+        }
+        let tenure = Tenure::new(since, handover.clean, handover.settle);
+        let bound = bind(&settings);
+        let (listeners, admin) = match bound {
+            Ok(bound) => bound,
+            Err(error) => {
+                store
+                    .close(tenure.waits_until().is_none())
+                    .map_err(Error::Close)?;
+                return Err(error.into());
+            }
+        };
+        let store = Arc::new(store);
+        let policies = settings.routes.iter().zip(&metrics.routes);
+        let policies = policies
+            .map(|(route, metrics)| Arc::new(policy(route, &*store, metrics)))
+            .collect();
+        let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
+        let routes = Routes::new(&settings);
+        let shared = Arc::new(Shared {
+            routes,
+            policies,
+            gates,
+            metrics,
+            settings,
+        });
+        Ok(Self {
+            shared,
+            store,
+            listeners,
+            admin,
+        })
+    }
+
+    /// The addresses that it serves on, with the ports that were given where 0 was asked for.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.listeners.iter().map(|bound| bound.address)
+    }
+
+    /// The address of its admin pages.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address
+    }
+
+    /// Serves until `stop` asks for the end, finishes what is under way within `shutdown_timeout`, and
+    /// closes the store: clean where nothing is unsettled.
+    ///
+    /// # Errors
+    /// [`Error`] where a thread cannot start, or the store does not close in order.
+    pub fn serve(mut self, stop: &Stop) -> Result<(), Error> {
+        let workers = self.shared.settings.server.workers;
+        let mut threads = Vec::with_capacity(workers);
+        for number in 0..workers {
+            let listeners = self
+                .listeners
+                .iter_mut()
+                .filter_map(|bound| bound.listeners.pop());
+            let listeners: Vec<_> = listeners.collect();
+            let (shared, stop) = (Arc::clone(&self.shared), stop.clone());
+            let thread = thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || work(shared, listeners, &stop));
+            threads.push(thread.map_err(|e| Error::System(e.to_string()))?);
+        }
+        let admin = self.admin.listeners.pop();
+        self.watch(admin, stop)?;
+        for thread in threads {
+            match thread.join() {
+                Ok(done) => done?,
+                Err(_) => return Err(Error::System("a serving thread panicked".into())),
+            }
+        }
+        let unsettled = self.shared.gates.unsettled();
+        let clean = unsettled == 0 && self.shared.gates.tenure().waits_until().is_none();
+        if !clean {
+            tracing::warn!(
+                unsettled,
+                "stopped inside a settle: the next start waits for it"
+            );
+        }
+        self.store.close(clean).map_err(Error::Close)
+    }
+
+    /// The admin pages and the housekeeping, on the calling thread, until the gateway has stopped
+    /// serving.
+    fn watch(&self, listener: Option<std::net::TcpListener>, stop: &Stop) -> Result<(), Error> {
+        let runtime = runtime()?;
+        let state = admin::State {
+            store: Arc::clone(&self.store) as _,
+            metrics: Arc::clone(&self.shared.metrics),
+            stop: stop.clone(),
+        };
+        runtime.block_on(async {
+            if let Some(listener) = listener {
+                let listener =
+                    TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
+                tokio::spawn(admin::serve(listener, state));
+            }
+            let mut tick = tokio::time::interval(GATE_SWEEP);
+            loop {
+                tokio::select! {
+                    _ = tick.tick() => {
+                        self.shared.gates.sweep();
+                        self.shared.metrics.run_upkeep();
+                    }
+                    () = stop.asked() => break,
+                }
+            }
+            let deadline = clock::now().after(self.shared.settings.server.shutdown_timeout);
+            tokio::select! {
+                () = stop.done(self.shared.settings.server.workers) => {}
+                () = stop.hard() => {}
+                () = clock::sleep_until(deadline) => {
+                    tracing::warn!("shutdown_timeout has passed: cutting what is still under way");
+                }
+            }
+            stop.ask_hard();
+            Ok(())
+        })
+    }
+}
+
+fn bind(settings: &Settings) -> Result<(Vec<Bound>, Bound), BindError> {
+    let server = &settings.server;
+    let listeners = server
+        .listen
+        .iter()
+        .map(|address| listen::bind(*address, server.workers));
+    Ok((
+        listeners.collect::<Result<_, _>>()?,
+        listen::bind(settings.admin.listen, 1)?,
+    ))
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(|e| Error::System(e.to_string()))
+}
+
+/// One serving thread: its own runtime, listeners and upstream connections.
+fn work(
+    shared: Arc<Shared>,
+    listeners: Vec<std::net::TcpListener>,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let runtime = runtime()?;
+    let local = LocalSet::new();
+    let limits = Limits {
+        header_timeout: shared.settings.server.header_timeout,
+        max_header_bytes: shared.settings.server.max_header_bytes,
+    };
+    let gates = Arc::clone(&shared.gates);
+    let worker = Rc::new(Worker::new(shared));
+    let served = local.block_on(&runtime, async {
+        let mut serving = Vec::new();
+        for listener in listeners {
+            let listener =
+                TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
+            let worker = Rc::clone(&worker);
+            let handle = move |peer, request| Rc::clone(&worker).serve(peer, request);
+            let serve = listen::serve(listener, limits, stop.soft(), handle);
+            serving.push(tokio::task::spawn_local(serve));
+        }
+        let sweeper = Rc::clone(&worker);
+        tokio::task::spawn_local(async move {
+            let mut tick = tokio::time::interval(SWEEP);
+            loop {
+                tick.tick().await;
+                sweeper.sweep();
+            }
+        });
+        let all = async {
+            for serve in serving {
+                let _ = serve.await;
+            }
+            // Writes whose clients have left run on, and so do settles.
+            while gates.unsettled() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = stop.hard() => {}
+        }
+        Ok(())
+    });
+    stop.one_done();
+    served
+}
+
+/// What a route asks of its requests, as the gates need it.
+fn policy(
+    route: &Route,
+    store: &dyn FenceStore,
+    metrics: &Arc<crate::record::RouteMetrics>,
+) -> Policy {
+    let budget = route
+        .max_new_resources
+        .map(|max| Budget::new(Arc::clone(&route.name), max, store.created_by(&route.name)));
+    Policy {
+        rules: Rules {
+            accept: route.accept,
+            missing: route.missing,
+            preempt: route.preempt,
+            max_waiting: route.max_waiting,
+            max_advance: route.max_advance,
+            first_max: route.first_max,
+            format: route.format,
+        },
+        observe: route.mode == Mode::Observe,
+        drain_timeout: route.drain_timeout,
+        settles: Settles {
+            whole: route.upstream.settle,
+            incomplete: route.upstream.settle_incomplete,
+        },
+        budget,
+        metrics: Arc::clone(metrics),
+    }
+}

@@ -1,0 +1,24 @@
+//! `fencegate check`: the configuration's faults, all at once, or what becomes of a request.
+
+use super::{Failure, in_file, load};
+use crate::route::explain::explain;
+use std::path::Path;
+
+pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
+    let loaded = load(config)?;
+    if let Some(request) = request {
+        println!(
+            "{}",
+            explain(&loaded.settings, request).map_err(Failure::Config)?
+        );
+        return Ok(());
+    }
+    for warning in &loaded.warnings {
+        println!("warning: {}", in_file(config, warning));
+    }
+    for route in &loaded.settings.routes {
+        println!("route {}: {}", route.name, route.strength().word());
+    }
+    println!("{}: no faults", config.display());
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The commands, one file each.
+//!
+//! Exit codes: 0 done, 1 failed, 2 usage or configuration.
+
+mod check;
+mod demo;
+mod fences;
+mod init;
+mod serve;
+
+use crate::config::{self, Loaded};
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Keeps zombies from writing: a reverse proxy that checks fencing tokens for services that cannot.
+#[derive(Debug, Parser)]
+#[command(name = "fencegate", version)]
+pub struct Cli {
+    /// The configuration file.
+    #[arg(
+        long,
+        global = true,
+        env = "FENCEGATE_CONFIG",
+        default_value = "config/fencegate.toml"
+    )]
+    config: PathBuf,
+    /// How log lines are written to standard error.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Json,
+    Text,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make the store. On a store that exists it changes nothing.
+    Init,
+    /// Run the gateway.
+    Serve,
+    /// Check the configuration, or explain what becomes of a request.
+    Check {
+        /// A request such as "PUT /files/a".
+        #[arg(long, value_name = "REQUEST")]
+        explain: Option<String>,
+    },
+    /// Look at fences: through the gateway where one runs, else in the store itself.
+    #[command(subcommand)]
+    Fences(fences::Command),
+    /// Play the scene of the lock literature, without and with the gateway.
+    Demo,
+}
+
+/// Why a command did not do what it was asked for.
+enum Failure {
+    /// Something failed.
+    Failed(anyhow::Error),
+    /// The configuration or the usage is wrong; it has been said.
+    Config(String),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Cli {
+    /// Runs the command. Errors go to standard error.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        log_to_stderr(self.log_format);
+        let done = match self.command {
+            Command::Init => init::run(&self.config),
+            Command::Serve => serve::run(&self.config),
+            Command::Check { explain } => check::run(&self.config, explain.as_deref()),
+            Command::Fences(command) => fences::run(&self.config, &command),
+            Command::Demo => demo::run(),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Failure::Failed(error)) => {
+                eprintln!("fencegate: {error:#}");
+                ExitCode::from(1)
+            }
+            Err(Failure::Config(text)) => {
+                eprintln!("{text}");
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// Reads the configuration; its warnings go to the log.
+fn load(path: &Path) -> Result<Loaded, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let what = format!("fencegate: cannot read {}: {error}", path.display());
+        Failure::Config(format!(
+            "{what}; name the file with --config or FENCEGATE_CONFIG"
+        ))
+    })?;
+    config::load(&text).map_err(|faults| {
+        let lines: Vec<String> = faults.iter().map(|note| in_file(path, note)).collect();
+        Failure::Config(lines.join("\n"))
+    })
+}
+
+fn in_file(path: &Path, note: &config::Note) -> String {
+    format!("{}:{note}", path.display())
+}
+
+fn log_to_stderr(format: LogFormat) {
+    let filter =
+        EnvFilter::try_from_env("FENCEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // Fails only where a log is set up already, as in tests.
+    let _ = match format {
+        LogFormat::Json => log.json().try_init(),
+        LogFormat::Text => log.try_init(),
+    };
+}

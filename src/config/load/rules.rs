@@ -1,0 +1,277 @@
+//! What the config's parts do to each other: one path, one resource; who may raise; what is unsafe.
+//!
+//! Works on routes that are right each by itself.
+
+use super::route::Placed;
+use super::upstream::Placed as PlacedUpstream;
+use crate::config::file::Source;
+use crate::config::settings::{Missing, Mode, Route};
+use crate::config::template::Part;
+use crate::fence::Format;
+use http::Method;
+use std::net::SocketAddr;
+
+pub fn check(
+    source: &Source<'_>,
+    listen: &[SocketAddr],
+    routes: &[Placed],
+    upstreams: &[PlacedUpstream],
+) {
+    for (j, later) in routes.iter().enumerate() {
+        poison(source, listen, later);
+        advice(source, later);
+        for earlier in &routes[..j] {
+            one_path_one_resource(source, earlier, later);
+            one_order(source, earlier, later);
+            shadow(source, earlier, later);
+        }
+    }
+    for placed in upstreams {
+        let Some(upstream) = &placed.upstream else {
+            continue;
+        };
+        let fenced =
+            |r: &Placed| r.route.upstream.index == upstream.index && r.route.mode != Mode::Off;
+        if upstream.settle.is_none() && routes.iter().any(fenced) {
+            source.warn(
+                placed.line,
+                &format!("upstreams.{}.settle", placed.name),
+                "is not given: a write of unknown outcome is not waited for, and its routes are best-effort",
+            );
+        }
+    }
+}
+
+fn key_of(placed: &Placed) -> String {
+    format!("routes.{}", placed.route.name)
+}
+
+fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
+    let route = &placed.route;
+    let Some(open) = listen.iter().find(|address| !address.ip().is_loopback()) else {
+        return;
+    };
+    if route.mode != Mode::Off && !route.anyone_may_raise && acts(route, route.methods.as_deref()) {
+        source.fault(
+            placed.line,
+            &key_of(placed),
+            format!(
+                "{open} is beyond loopback, and nothing says who may raise this route's fences, so one request with a huge token could lock its holders out: write raise = \"anyone\" if all who reach it are trusted, or listen on loopback"
+            ),
+        );
+    }
+}
+
+fn advice(source: &Source<'_>, placed: &Placed) {
+    let route = &placed.route;
+    if route.mode == Mode::Off {
+        return;
+    }
+    let (line, key) = (placed.line, key_of(placed));
+    if route.missing == Missing::Allow {
+        source.warn(line, &format!("{key}.missing"), "\"allow\" lets writes without a token through at any time: this route promises nothing");
+    }
+    let parts = route.resource.parts();
+    for part in parts {
+        if matches!(part, Part::Header(_) | Part::Query(_) | Part::Host) {
+            source.warn(
+                line,
+                &format!("{key}.resource"),
+                format!("{part} is chosen by the client: it is safe only if the upstream itself selects the object by it"),
+            );
+        }
+    }
+    let mut free: Option<&Part> = None;
+    for part in parts {
+        match part {
+            Part::Literal(text) if text.contains('/') && !free.is_some_and(may_hold_slash) => {
+                free = None
+            }
+            Part::Literal(_) => {}
+            placeholder => {
+                if let Some(before) = free {
+                    source.warn(
+                        line,
+                        &format!("{key}.resource"),
+                        format!("{before} and {placeholder} can run into each other, so that two objects share one fence: put a \"/\" between, and those that may hold one last"),
+                    );
+                }
+                free = Some(placeholder);
+            }
+        }
+    }
+}
+
+fn may_hold_slash(part: &Part) -> bool {
+    matches!(part, Part::Header(_) | Part::Query(_) | Part::Path)
+}
+
+/// Says where an earlier route takes all that a later one is written for.
+fn shadow(source: &Source<'_>, earlier: &Placed, later: &Placed) {
+    let (a, b) = (&earlier.route, &later.route);
+    let takes_methods = match (&a.methods, &b.methods) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(taken), Some(wanted)) => wanted.iter().all(|method| taken.contains(method)),
+    };
+    let takes_host = a.host.is_none() || a.host == b.host;
+    let samples = b.path.meetings(0, &b.path, 0);
+    if takes_methods && takes_host && samples.iter().all(|path| a.path.matches(path).is_some()) {
+        source.warn(
+            later.line,
+            &key_of(later),
+            format!("is never reached: route {} stands before it and takes all its requests; put this one first", a.name),
+        );
+    }
+}
+
+/// Tokens of one namespace are compared with each other: they must be of one kind.
+fn one_order(source: &Source<'_>, earlier: &Placed, later: &Placed) {
+    let (a, b) = (&earlier.route, &later.route);
+    let fenced = a.mode != Mode::Off && b.mode != Mode::Off && a.namespace == b.namespace;
+    if fenced && (a.format == Format::Pair) != (b.format == Format::Pair) {
+        source.fault(
+            later.line,
+            &format!("{}.token", key_of(later)),
+            format!("pairs and single numbers do not compare, and route {} has the other in namespace \"{}\": give one of them its own namespace", a.name, a.namespace),
+        );
+    }
+}
+
+fn one_path_one_resource(source: &Source<'_>, earlier: &Placed, later: &Placed) {
+    let (a, b) = (&*earlier.route, &*later.route);
+    if a.mode == Mode::Off && b.mode == Mode::Off {
+        return;
+    }
+    let hosts_meet = a.host == b.host || a.host.is_none() || b.host.is_none();
+    if hosts_meet && acts(a, a.methods.as_deref()) && acts_on_leftover(a, b) {
+        for path in a.path.meetings(0, &b.path, 0) {
+            if let Some(difference) = difference(a, &path, b, &path) {
+                return source.fault(
+                    later.line,
+                    &key_of(later),
+                    format!("{path} is served by route {} for some methods and by this one for others, and their {difference}: one path must have one resource for all its methods", a.name),
+                );
+            }
+        }
+    }
+    if a.upstream.index != b.upstream.index
+        || !acts(a, a.methods.as_deref())
+        || !acts(b, b.methods.as_deref())
+    {
+        return;
+    }
+    let (skip_a, skip_b) = (skipped(a), skipped(b));
+    for path in a.path.meetings(skip_a, &b.path, skip_b) {
+        let (of_a, of_b) = (before(a, &path), before(b, &path));
+        let Some(difference) = difference(a, &of_a, b, &of_b) else {
+            continue;
+        };
+        if hosts_meet && of_a != of_b {
+            return source.fault(
+                later.line,
+                &key_of(later),
+                format!("{of_b} reaches the upstream as {path}, as does {of_a} of route {}, and their {difference}: one object must have one resource", a.name),
+            );
+        }
+        if a.host != b.host {
+            return source.warn(
+                later.line,
+                &key_of(later),
+                format!("upstream {} gets {path} from this route and from route {} under another host, and their {difference}: this is safe only if the upstream itself selects the object by the host", b.upstream.name, a.name),
+            );
+        }
+    }
+}
+
+/// How many leading segments the route takes off.
+fn skipped(route: &Route) -> usize {
+    route
+        .strip_prefix
+        .as_ref()
+        .and_then(|p| route.path.segments_of_prefix(p))
+        .unwrap_or_default()
+}
+
+/// The client's path for what the upstream gets.
+fn before(route: &Route, path: &str) -> String {
+    let prefix: String = route
+        .path
+        .as_str()
+        .split('/')
+        .skip(1)
+        .take(skipped(route))
+        .fold(String::new(), |mut all, segment| {
+            all.push('/');
+            all.push_str(segment);
+            all
+        });
+    if path == "/" && !prefix.is_empty() {
+        prefix
+    } else {
+        prefix + path
+    }
+}
+
+/// Whether the route fences, or lets through as a write, any of these methods (`None`: of all).
+fn acts(route: &Route, methods: Option<&[Method]>) -> bool {
+    methods.is_none_or(|list| {
+        list.iter()
+            .any(|m| route.is_write(m) || (route.raise_on_read && route.mode != Mode::Off))
+    })
+}
+
+/// Whether the methods that `a` leaves over make `b` act.
+fn acts_on_leftover(a: &Route, b: &Route) -> bool {
+    let Some(taken) = &a.methods else {
+        return false;
+    };
+    match &b.methods {
+        None => true,
+        Some(list) => {
+            let left: Vec<Method> = list
+                .iter()
+                .filter(|m| !taken.contains(m))
+                .cloned()
+                .collect();
+            acts(b, Some(&left))
+        }
+    }
+}
+
+/// In what two routes differ for paths that lead to one object.
+fn difference(a: &Route, path_a: &str, b: &Route, path_b: &str) -> Option<String> {
+    if a.mode != b.mode {
+        return Some("modes differ".into());
+    }
+    if a.token != b.token || a.format != b.format {
+        return Some("tokens differ".into());
+    }
+    if a.namespace != b.namespace {
+        return Some("namespaces differ".into());
+    }
+    let (key_a, key_b) = (symbolic(a, path_a), symbolic(b, path_b));
+    (key_a != key_b).then(|| {
+        format!(
+            "resources differ ({} and {})",
+            a.resource.as_str(),
+            b.resource.as_str()
+        )
+    })
+}
+
+/// The key of a path, with placeholders that are not of the path standing for themselves.
+fn symbolic(route: &Route, path: &str) -> Option<Vec<u8>> {
+    let captures = route.path.matches(path)?;
+    let mut key = Vec::new();
+    let rendered = route.resource.render(&mut key, |part, out| {
+        let text = match part {
+            Part::Capture(name) => captures.get(name).ok_or(())?.to_owned(),
+            Part::Path => path.to_owned(),
+            other => other.to_string(),
+        };
+        out.extend_from_slice(text.as_bytes());
+        Ok::<(), ()>(())
+    });
+    rendered.ok().map(|()| key)
+}

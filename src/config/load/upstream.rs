@@ -1,0 +1,123 @@
+//! `[upstreams.NAME]`: where requests go, and what is known of how long a write may take there.
+//!
+//! Knows nothing of routes.
+
+use crate::config::file::{Table, Value};
+use crate::config::settings::Upstream;
+use http::uri::{Authority, Scheme};
+use http::{StatusCode, Uri};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An upstream and where it stands in the file.
+pub struct Placed {
+    pub name: Arc<str>,
+    /// `None` where it has faults.
+    pub upstream: Option<Arc<Upstream>>,
+    pub line: usize,
+}
+
+pub fn read(table: Table<'_, '_>) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for (name, value) in table.into_entries() {
+        let Some(table) = value.table() else { continue };
+        let line = table.line();
+        let name: Arc<str> = name.into();
+        let upstream = one(table, name.clone(), all.len()).map(Arc::new);
+        all.push(Placed {
+            name,
+            upstream,
+            line,
+        });
+    }
+    all
+}
+
+fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstream> {
+    let seconds = Duration::from_secs;
+    table.read("kind", |value| {
+        value.fault("is not supported in this version: remove it");
+        Some(())
+    });
+    let authority = table.need("url", "\"http://127.0.0.1:9000\"", url);
+    let hosts = [("keep", false), ("upstream", true)];
+    let settle = table.read("settle", Value::span);
+    let upstream = Upstream {
+        name,
+        index,
+        authority: authority
+            .clone()
+            .unwrap_or_else(|| Authority::from_static("localhost:80")),
+        rewrite_host: table.read_or("host_header", false, |v| v.choice(&hosts)),
+        connect_timeout: table.read_or("connect_timeout", seconds(2), Value::timeout),
+        idle_timeout: table.read_or("idle_timeout", seconds(4), Value::timeout),
+        max_connections: table.read_or("max_connections", 512, |v| v.count(1, 1_000_000)),
+        unsettled_status: table.read_or("unsettled_status", unsettled(), |v| v.list(status)),
+        response_timeout: table.read_or("response_timeout", seconds(30), Value::timeout),
+        response_body_timeout: table.read_or("response_body_timeout", seconds(30), Value::timeout),
+        body_idle_timeout: table.read_or("body_idle_timeout", seconds(30), Value::timeout),
+        settle,
+        settle_incomplete: table.read("settle_incomplete", Value::span).or(settle),
+    };
+    table.unsupported(&["region", "sign", "tls", "protocol"]);
+    table.finish();
+    authority.map(|_| upstream)
+}
+
+/// Host and port of an `http` URL that has nothing else.
+fn url(value: &Value<'_, '_>) -> Option<Authority> {
+    let text = value.text()?;
+    let parsed = text
+        .parse::<Uri>()
+        .map_err(|e| format!("\"{text}\" is no URL: {e}"));
+    let uri = value.check(parsed)?;
+    if uri.scheme() == Some(&Scheme::HTTPS) {
+        value.fault("https is not supported in this version: write an http:// URL");
+        return None;
+    }
+    let bare = |authority: &&Authority| {
+        let port_is_right = match authority.port() {
+            Some(_) => authority.port_u16().is_some_and(|port| port > 0),
+            None => !authority.as_str().ends_with(':'),
+        };
+        !authority.as_str().contains('@') && !authority.host().is_empty() && port_is_right
+    };
+    let authority = uri.authority().filter(bare);
+    let authority = authority.filter(|_| {
+        uri.scheme() == Some(&Scheme::HTTP)
+            && matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
+            && !text.contains('#')
+    });
+    let Some(authority) = authority else {
+        value.fault(format!(
+            "\"{text}\" must be http, a host and a port, and nothing else: write one such as \"http://127.0.0.1:9000\""
+        ));
+        return None;
+    };
+    if authority.port().is_some() {
+        return Some(authority.clone());
+    }
+    value.check(
+        format!("{authority}:80")
+            .parse::<Authority>()
+            .map_err(|e| e.to_string()),
+    )
+}
+
+fn status(value: &Value<'_, '_>) -> Option<StatusCode> {
+    let number = value.number(200, 599)?;
+    u16::try_from(number)
+        .ok()
+        .and_then(|number| StatusCode::from_u16(number).ok())
+}
+
+fn unsettled() -> Vec<StatusCode> {
+    vec![
+        StatusCode::ACCEPTED,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ]
+}

@@ -1,0 +1,141 @@
+//! The response body on its way to the client.
+
+use super::exchange::Timer;
+use super::failure::Failure;
+use super::pool::Link;
+use crate::clock;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+
+/// A response body. One that breaks off ends with an error, so that the client sees it.
+pub struct Download(Source);
+
+enum Source {
+    /// Read straight from the upstream connection, which this drives and then gives back.
+    Direct(Box<Direct>),
+    /// Read by the task that owns the write.
+    Piped {
+        parts: Receiver<Part>,
+        hint: SizeHint,
+    },
+    Done,
+}
+
+struct Direct {
+    body: Incoming,
+    link: Link,
+    idle: Duration,
+    timer: Pin<Box<Timer>>,
+}
+
+/// What the owner of a write hands on of its response.
+pub(super) enum Part {
+    Frame(Frame<Bytes>),
+    End,
+}
+
+impl Download {
+    /// A body read straight from its connection. Dropped before its end, it closes the connection.
+    pub(super) async fn direct(body: Incoming, link: Link) -> Self {
+        if body.is_end_stream() {
+            give_back(link).await;
+            return Self(Source::Done);
+        }
+        let (_, idle) = link.timeouts();
+        Self(Source::Direct(Box::new(Direct {
+            body,
+            link,
+            idle,
+            timer: Box::pin(Timer::default()),
+        })))
+    }
+
+    /// A body that comes in parts, the last of which is [`Part::End`].
+    pub(super) fn piped(parts: Receiver<Part>, hint: SizeHint) -> Self {
+        Self(Source::Piped { parts, hint })
+    }
+}
+
+/// Gives a connection back after a whole exchange.
+pub(super) async fn give_back(link: Link) {
+    let mut link = Some(link);
+    poll_fn(|cx| {
+        if let Some(link) = link.take() {
+            link.give_back(cx);
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        let (polled, over) = match &mut self.0 {
+            Source::Done => return Poll::Ready(None),
+            Source::Direct(direct) => direct.poll(cx),
+            Source::Piped { parts, .. } => match parts.poll_recv(cx) {
+                Poll::Pending => (Poll::Pending, false),
+                Poll::Ready(Some(Part::Frame(frame))) => (Poll::Ready(Some(Ok(frame))), false),
+                Poll::Ready(Some(Part::End)) => (Poll::Ready(None), true),
+                Poll::Ready(None) => (Poll::Ready(Some(Err(Failure::Broken))), true),
+            },
+        };
+        if over {
+            let whole = !matches!(polled, Poll::Ready(Some(Err(_))));
+            if let Source::Direct(direct) = std::mem::replace(&mut self.0, Source::Done)
+                && whole
+            {
+                direct.link.give_back(cx);
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.0, Source::Done)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Direct(direct) => direct.body.size_hint(),
+            Source::Piped { hint, .. } => hint.clone(),
+            Source::Done => SizeHint::with_exact(0),
+        }
+    }
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, Failure>>>;
+
+impl Direct {
+    /// The next part, and whether it is the last.
+    fn poll(&mut self, cx: &mut Context<'_>) -> (Polled, bool) {
+        let _ = self.link.drive(cx);
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.timer.set(Timer::default());
+                (Poll::Ready(Some(Ok(frame))), self.body.is_end_stream())
+            }
+            Poll::Ready(Some(Err(_))) => (Poll::Ready(Some(Err(Failure::Broken))), true),
+            Poll::Ready(None) => (Poll::Ready(None), true),
+            Poll::Pending => {
+                let deadline = clock::now().after(self.idle);
+                match self.timer.as_mut().poll_first(deadline, cx) {
+                    Poll::Ready(()) => (Poll::Ready(Some(Err(Failure::Silent))), true),
+                    Poll::Pending => (Poll::Pending, false),
+                }
+            }
+        }
+    }
+}

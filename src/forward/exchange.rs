@@ -1,0 +1,191 @@
+//! One exchange: a request on a connection, until the final response head or a failure.
+//!
+//! Says what reached the socket and when it closed; what follows for the gates, its caller decides.
+
+use super::failure::Failure;
+use super::pool::{Link, Pool};
+use super::upload::{Progress, Upload};
+use crate::admit::Pass;
+use crate::clock::Time;
+use http::StatusCode;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// An exchange that brought no response.
+pub(super) struct Stopped {
+    pub(super) why: Failure,
+    /// When the connection was closed; `None` where no byte of the request reached one.
+    pub(super) closed: Option<Time>,
+}
+
+impl Stopped {
+    fn unsent(why: Failure) -> Self {
+        Self { why, closed: None }
+    }
+}
+
+/// Sends a request and waits for its response head. With a pass, the exchange ends as soon as the
+/// pass is cut, unless the request was whole by then.
+///
+/// The request is tried again, once and on a new connection, where the first one turned out closed
+/// before it took a byte, and only if the gates still stand as they did (I6). Dropping the future
+/// closes the connection.
+pub(super) async fn run(
+    pool: &Rc<Pool>,
+    pass: Option<&Pass>,
+    mut request: Request<Upload>,
+    progress: &Progress,
+) -> Result<(Response<Incoming>, Link), Stopped> {
+    let mut fresh = false;
+    loop {
+        let mut link = obtain(pool, pass, fresh).await.map_err(Stopped::unsent)?;
+        let before = link.wire.sent();
+        link.wire.be_polite(false);
+        let (why, unused) = match converse(&mut link, pass, request, progress).await {
+            Ok(response) if response.status() != StatusCode::SWITCHING_PROTOCOLS => {
+                return Ok((response, link));
+            }
+            Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
+            Err(end) => end,
+        };
+        let closed = link.wire.close();
+        if link.wire.sent() > before {
+            return Err(Stopped {
+                why,
+                closed: Some(closed),
+            });
+        }
+        match (why, unused) {
+            (Failure::Broken, Some(unused)) if link.reused => {
+                if pass.is_some_and(|pass| !pass.is_current()) {
+                    return Err(Stopped::unsent(Failure::Superseded));
+                }
+                request = *unused;
+                fresh = true;
+            }
+            (why, _) => return Err(Stopped::unsent(why)),
+        }
+    }
+}
+
+async fn obtain(pool: &Rc<Pool>, pass: Option<&Pass>, fresh: bool) -> Result<Link, Failure> {
+    let mut link = pin!(pool.link(fresh));
+    poll_fn(|cx| match pass {
+        Some(pass) if pass.poll_cut(cx).is_ready() => Poll::Ready(Err(Failure::Superseded)),
+        _ => link.as_mut().poll(cx),
+    })
+    .await
+}
+
+type Unused = Option<Box<Request<Upload>>>;
+
+async fn converse(
+    link: &mut Link,
+    pass: Option<&Pass>,
+    request: Request<Upload>,
+    progress: &Progress,
+) -> Result<Response<Incoming>, (Failure, Unused)> {
+    let limits = Limits::of(link);
+    let mut response = pin!(link.sender.try_send_request(request));
+    let mut timer = pin!(Timer::default());
+    poll_fn(|cx| {
+        let cut = pass.is_some_and(|pass| !progress.is_whole() && pass.poll_cut(cx).is_ready());
+        if cut {
+            return Poll::Ready(Err((Failure::Superseded, None)));
+        }
+        let ended = link.drive(cx).is_ready();
+        match response.as_mut().poll(cx) {
+            Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
+            Poll::Ready(Err(mut error)) => {
+                return Poll::Ready(Err((Failure::Broken, error.take_message().map(Box::new))));
+            }
+            Poll::Pending if ended => return Poll::Ready(Err((Failure::Broken, None))),
+            Poll::Pending => {}
+        }
+        if progress.is_broken() {
+            return Poll::Ready(Err((Failure::BodyBroken, None)));
+        }
+        let (deadline, why) = limits.next(progress);
+        timer
+            .as_mut()
+            .poll_until(deadline, cx)
+            .map(|()| Err((why, None)))
+    })
+    .await
+}
+
+/// How long each part of an exchange may take.
+struct Limits {
+    response: std::time::Duration,
+    body_idle: std::time::Duration,
+}
+
+impl Limits {
+    fn of(link: &Link) -> Self {
+        let (response, body_idle) = link.timeouts();
+        Self {
+            response,
+            body_idle,
+        }
+    }
+
+    fn next(&self, progress: &Progress) -> (Time, Failure) {
+        match progress.whole_at() {
+            Some(whole) => (whole.after(self.response), Failure::Silent),
+            None if progress.waits_for_client() => {
+                (progress.last().after(self.body_idle), Failure::BodyStalled)
+            }
+            None => (progress.last().after(self.body_idle), Failure::Silent),
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A timer whose deadline moves. Set anew only when it has to fire earlier, or fired too early.
+    #[derive(Default)]
+    pub(super) struct Timer {
+        #[pin]
+        sleep: Option<tokio::time::Sleep>,
+        armed_for: Option<Time>,
+    }
+}
+
+impl Timer {
+    /// Keeps the deadline with which it was first polled.
+    pub(super) fn poll_first(
+        self: std::pin::Pin<&mut Self>,
+        deadline: Time,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let deadline = self.armed_for.unwrap_or(deadline);
+        self.poll_until(deadline, cx)
+    }
+
+    pub(super) fn poll_until(
+        mut self: std::pin::Pin<&mut Self>,
+        deadline: Time,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            let mut this = self.as_mut().project();
+            if this.armed_for.is_none_or(|armed| deadline < armed) {
+                let left = deadline.left();
+                if left.is_zero() {
+                    return Poll::Ready(());
+                }
+                this.sleep.set(Some(tokio::time::sleep(left)));
+                *this.armed_for = Some(deadline);
+            }
+            if let Some(sleep) = this.sleep.as_pin_mut()
+                && sleep.poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            *this.armed_for = None;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
+
+use http::header::{
+    CONNECTION, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use std::net::IpAddr;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const VIA_US: HeaderValue = HeaderValue::from_static("1.1 fencegate");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+const TE_NAME: HeaderValue = HeaderValue::from_static("te");
+const HTTP: HeaderValue = HeaderValue::from_static("http");
+
+/// What is said upstream about a client connection, made once for each.
+pub struct Peer {
+    address: HeaderValue,
+    forwarded: HeaderValue,
+}
+
+impl Peer {
+    /// The client at this address, over plain HTTP.
+    #[must_use]
+    pub fn new(ip: IpAddr) -> Self {
+        let forwarded = match ip {
+            IpAddr::V4(ip) => format!("for={ip};proto=http"),
+            IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto=http"),
+        };
+        let value = |text: &str| {
+            HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        };
+        Self {
+            address: value(&ip.to_string()),
+            forwarded: value(&forwarded),
+        }
+    }
+}
+
+/// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
+/// is ours to say anew.
+pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
+    let wants_trailers = headers
+        .get_all(TE)
+        .iter()
+        .any(|v| v.as_bytes() == b"trailers");
+    strip_hop_by_hop(headers);
+    headers.remove(EXPECT);
+    headers.remove(PROXY_AUTHORIZATION);
+    if wants_trailers {
+        headers.insert(TE, TRAILERS);
+        headers.insert(CONNECTION, TE_NAME);
+    }
+    headers.append(VIA, VIA_US);
+    headers.append(FORWARDED, peer.forwarded.clone());
+    headers.append(X_FORWARDED_FOR, peer.address.clone());
+    headers.insert(X_FORWARDED_PROTO, HTTP);
+}
+
+/// Replaces the Host, and keeps the client's in `X-Forwarded-Host`.
+pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
+    if let Some(theirs) = headers.insert(HOST, host) {
+        headers.insert(X_FORWARDED_HOST, theirs);
+    }
+}
+
+/// Turns an upstream's headers into those that go to the client.
+pub fn inbound(headers: &mut HeaderMap) {
+    strip_hop_by_hop(headers);
+    headers.remove(PROXY_AUTHENTICATE);
+    headers.append(VIA, VIA_US);
+}
+
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|&b| b == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+    }
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        map
+    }
+
+    #[test]
+    fn hop_by_hop_headers_stay_here() {
+        let mut headers = map(&[
+            ("connection", "close, X-Secret"),
+            ("x-secret", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("expect", "100-continue"),
+            ("proxy-authorization", "Basic x"),
+            ("x-kept", "2"),
+        ]);
+        outbound(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()));
+        let left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left.len(), 5, "{left:?}");
+        assert_eq!(headers["x-kept"], "2");
+        assert_eq!(headers["via"], "1.1 fencegate");
+        assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http");
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
+        assert_eq!(headers["x-forwarded-proto"], "http");
+    }
+
+    #[test]
+    fn what_came_before_us_is_kept() {
+        let mut headers = map(&[
+            ("via", "1.0 edge"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("te", "trailers"),
+        ]);
+        outbound(&mut headers, &Peer::new("2001:db8::1".parse().unwrap()));
+        let all = |name: &str| -> Vec<_> { headers.get_all(name).iter().cloned().collect() };
+        assert_eq!(all("via"), ["1.0 edge", "1.1 fencegate"]);
+        assert_eq!(all("x-forwarded-for"), ["203.0.113.9", "2001:db8::1"]);
+        assert_eq!(all("forwarded"), ["for=\"[2001:db8::1]\";proto=http"]);
+        assert_eq!(all("te"), ["trailers"]);
+    }
+}

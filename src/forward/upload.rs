@@ -1,0 +1,151 @@
+//! The request body on its way to the upstream.
+//!
+//! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
+//! and the owner of the exchange, who sees why, closes the connection.
+
+use crate::clock::{self, Time};
+use bytes::Bytes;
+use http::{HeaderName, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The body of a request, as the HTTP library takes it.
+pub(super) struct Upload {
+    body: Incoming,
+    /// Bytes still to come, where the length is known.
+    left: Option<u64>,
+    /// Headers that may not come as a trailer either.
+    token_headers: Rc<[HeaderName]>,
+    progress: Rc<Progress>,
+}
+
+/// How far the body got, for the owner of the exchange.
+pub(super) struct Progress {
+    whole_at: Cell<Option<Time>>,
+    last: Cell<Time>,
+    broken: Cell<bool>,
+    waits_for_client: Cell<bool>,
+    stopped: Cell<bool>,
+}
+
+impl Progress {
+    /// When the last byte was handed to the HTTP library; `None` until then.
+    pub(super) fn whole_at(&self) -> Option<Time> {
+        self.whole_at.get()
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole_at.get().is_some()
+    }
+
+    /// When a part of the body was last handed over, or the exchange began.
+    pub(super) fn last(&self) -> Time {
+        self.last.get()
+    }
+
+    /// Whether the client left or sent what is no body before it was whole.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// Whether the next part has to come from the client; else the upstream does not take it.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.waits_for_client.get()
+    }
+
+    /// Hands over nothing more.
+    pub(super) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    fn finish(&self) {
+        if self.whole_at.get().is_none() {
+            self.whole_at.set(Some(clock::now()));
+        }
+    }
+}
+
+impl Upload {
+    pub(super) fn new(body: Incoming, token_headers: Rc<[HeaderName]>) -> (Self, Rc<Progress>) {
+        let now = clock::now();
+        let progress = Rc::new(Progress {
+            whole_at: Cell::new(body.is_end_stream().then_some(now)),
+            last: Cell::new(now),
+            broken: Cell::new(false),
+            waits_for_client: Cell::new(false),
+            stopped: Cell::new(false),
+        });
+        let left = body.size_hint().exact();
+        (
+            Self {
+                body,
+                left,
+                token_headers,
+                progress: Rc::clone(&progress),
+            },
+            progress,
+        )
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if self.progress.stopped.get() || self.progress.broken.get() {
+            return Poll::Pending;
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.progress.waits_for_client.set(polled.is_pending());
+        let frame = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => {
+                self.progress.finish();
+                return Poll::Ready(None);
+            }
+            Poll::Ready(Some(Err(_))) => {
+                self.progress.broken.set(true);
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(Ok(frame))) => frame,
+        };
+        self.progress.last.set(clock::now());
+        let frame = match frame.into_trailers() {
+            Ok(mut trailers) => {
+                for name in self
+                    .token_headers
+                    .iter()
+                    .chain(&[header::TRAILER, header::CONNECTION])
+                {
+                    trailers.remove(name);
+                }
+                Frame::trailers(trailers)
+            }
+            Err(frame) => frame,
+        };
+        if let (Some(left), Some(data)) = (self.left, frame.data_ref()) {
+            let left = left.saturating_sub(data.len() as u64);
+            self.left = Some(left);
+            if left == 0 {
+                self.progress.finish();
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

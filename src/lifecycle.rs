@@ -1,0 +1,112 @@
+//! Stopping: softly first, then hard. Who asks for it, and who has heard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// The request to stop, shared by all who must hear it. Softly: no new connections, what is under
+/// way may end. Hard: now.
+#[derive(Clone)]
+pub struct Stop {
+    soft: watch::Sender<bool>,
+    hard: watch::Sender<bool>,
+    done: watch::Sender<usize>,
+    /// Counted apart from the channel, so that a send cannot be lost.
+    count: Arc<AtomicUsize>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self {
+            soft: watch::Sender::new(false),
+            hard: watch::Sender::new(false),
+            done: watch::Sender::new(0),
+            count: Arc::default(),
+        }
+    }
+}
+
+impl Stop {
+    /// Asks for a soft stop.
+    pub fn ask(&self) {
+        self.soft.send_replace(true);
+    }
+
+    /// Asks for a hard stop.
+    pub fn ask_hard(&self) {
+        self.ask();
+        self.hard.send_replace(true);
+    }
+
+    /// Whether a stop was asked for.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        *self.soft.borrow()
+    }
+
+    pub(crate) fn soft(&self) -> watch::Receiver<bool> {
+        self.soft.subscribe()
+    }
+
+    pub(crate) async fn asked(&self) {
+        let _ = self.soft.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    pub(crate) async fn hard(&self) {
+        let _ = self.hard.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    pub(crate) fn one_done(&self) {
+        let count = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        self.done.send_if_modified(|done| {
+            let more = count > *done;
+            *done = count.max(*done);
+            more
+        });
+    }
+
+    /// Waits until that many serving threads have ended.
+    pub(crate) async fn done(&self, count: usize) {
+        let _ = self.done.subscribe().wait_for(|done| *done >= count).await;
+    }
+
+    /// Listens for SIGTERM and SIGINT, on a thread of its own: the first asks for a soft stop, the
+    /// second for a hard one.
+    ///
+    /// # Errors
+    /// Where the system refuses the handlers or the thread.
+    pub fn on_signals(&self) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (mut term, mut int) = {
+            let _inside = runtime.enter();
+            (
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+            )
+        };
+        let stop = self.clone();
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                runtime.block_on(async {
+                    next(&mut term, &mut int).await;
+                    tracing::info!("stopping: a second signal stops at once");
+                    stop.ask();
+                    next(&mut term, &mut int).await;
+                    tracing::warn!("stopping at once");
+                    stop.ask_hard();
+                });
+            })?;
+        Ok(())
+    }
+}
+
+async fn next(term: &mut Signal, int: &mut Signal) {
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}

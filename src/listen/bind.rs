@@ -1,0 +1,100 @@
+//! Binds an address once for each serving thread.
+//!
+//! With `SO_REUSEPORT` a second process on the same port would succeed silently and take half of the
+//! connections. So the address is bound without it first, and a lock per address is held for as long
+//! as the process lives.
+
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process listens there.
+    #[error("{0} is in use by another process; stop it, or change `listen`")]
+    InUse(SocketAddr),
+    /// The system refuses it.
+    #[error("cannot listen on {address}: {source}")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// An address that this process holds, with one listener for each serving thread.
+pub struct Bound {
+    /// The address, with the port that was given where 0 was asked for.
+    pub address: SocketAddr,
+    /// The listeners, non-blocking.
+    pub listeners: Vec<TcpListener>,
+    _lock: UnixListener,
+}
+
+/// Binds an address for `count` threads.
+///
+/// # Errors
+/// [`BindError`] where another process holds the address, or the system refuses it.
+pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
+    let refused = |source| BindError::Refused { address, source };
+    let taken = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(address),
+        _ => refused(source),
+    };
+    let probe = socket(address, false).map_err(taken)?;
+    let address = probe.local_addr().map_err(refused)?;
+    let lock = lock(address).map_err(taken)?;
+    drop(probe);
+    let listeners = (0..count)
+        .map(|_| socket(address, true))
+        .collect::<Result<_, _>>();
+    Ok(Bound {
+        address,
+        listeners: listeners.map_err(taken)?,
+        _lock: lock,
+    })
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// An abstract Unix socket: exclusive, in the same network namespace as the port, and gone with the
+/// process however that ends.
+fn lock(address: SocketAddr) -> io::Result<UnixListener> {
+    let name = format!("fencegate listens on {address}");
+    UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_bind_of_the_same_address_is_refused() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let first = bind(any, 2).unwrap();
+        assert_eq!(first.listeners.len(), 2);
+        assert!(matches!(bind(first.address, 1), Err(BindError::InUse(_))));
+        let address = first.address;
+        drop(first);
+        assert!(bind(address, 1).is_ok());
+    }
+}

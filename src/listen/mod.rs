@@ -1,0 +1,9 @@
+//! Listeners and client connections: sockets in, requests out to the journey.
+//!
+//! Knows nothing of routes or gates.
+
+mod bind;
+mod serve;
+
+pub use bind::{BindError, Bound, bind};
+pub use serve::{Limits, serve};

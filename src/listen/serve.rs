@@ -1,0 +1,150 @@
+//! Serves the client connections of one listener, on one thread.
+
+use crate::forward::headers::Peer;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::Cell;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What a client connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long the head of a request may take to come.
+    pub header_timeout: Duration,
+    /// How large the head of a request may be.
+    pub max_header_bytes: usize,
+}
+
+/// Accepts and serves connections until `stop` becomes true; then lets every connection end with
+/// the request that it serves, and returns once they have. Runs in a `LocalSet`.
+pub async fn serve<H, F, B>(
+    listener: TcpListener,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Rc<Peer>, Request<Incoming>) -> F + Clone + 'static,
+    F: Future<Output = Response<B>> + 'static,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let open = Rc::new(Open::default());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                pause_after(&error).await;
+                continue;
+            }
+        };
+        let peer = Rc::new(Peer::new(address.ip()));
+        let guard = Open::enter(&open);
+        let (stop, handle) = (stop.clone(), handle.clone());
+        tokio::task::spawn_local(async move {
+            connection(stream, limits, stop, move |request| {
+                handle(Rc::clone(&peer), request)
+            })
+            .await;
+            drop(guard);
+        });
+    }
+    drop(listener);
+    open.empty().await;
+}
+
+async fn connection<H, F, B>(
+    stream: TcpStream,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response<B>>,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Without it small answers are only slower.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let response = handle(request);
+        async move { Ok::<_, std::convert::Infallible>(response.await) }
+    });
+    let mut http = Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.max_header_bytes)
+        .half_close(false);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stop.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "client connection ended early");
+    }
+}
+
+/// Out of descriptors or memory: wait for some to be freed, rather than spin. Anything else concerns
+/// one connection that is gone already.
+async fn pause_after(error: &io::Error) {
+    let ours = !matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    );
+    if ours {
+        tracing::warn!(%error, "cannot accept connections for now");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Counts the open connections of this thread.
+#[derive(Default)]
+struct Open {
+    count: Cell<usize>,
+    changed: tokio::sync::Notify,
+}
+
+struct Guard(Rc<Open>);
+
+impl Open {
+    fn enter(open: &Rc<Self>) -> Guard {
+        open.count.set(open.count.get() + 1);
+        Guard(Rc::clone(open))
+    }
+
+    async fn empty(&self) {
+        while self.count.get() > 0 {
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.changed.notify_one();
+    }
+}

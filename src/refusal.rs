@@ -1,0 +1,490 @@
+//! Every refusal and failure, as its sender reads it: status, headers, body, what to do next.
+//!
+//! One exhaustive match: a new reason does not compile until it has an answer. Bodies are RFC 9457
+//! problems, the errors in `Proxy-Status` those of RFC 9209.
+
+use crate::admit::{Denial, Denied};
+use crate::fence;
+use crate::forward::{Failed, Failure};
+use crate::record::Decision;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+/// The response header that says what the gateway decided.
+pub const FENCING_STATUS: HeaderName = HeaderName::from_static("fencing-status");
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// Why a request gets an answer of the gateway's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The token is below the fence.
+    Stale,
+    /// A higher token came; `sent`: part of this write may have reached the upstream.
+    Superseded {
+        /// Whether a byte of it reached the upstream.
+        sent: bool,
+    },
+    /// The token equals the fence where a newer one is asked.
+    Replayed,
+    /// There is no token.
+    Missing,
+    /// Something can be read in more than one way, or in none.
+    Malformed(String),
+    /// The gateway does not serve this method.
+    Method,
+    /// The raise jumps too far.
+    TooFar,
+    /// The route may not create another resource.
+    TooManyResources,
+    /// The route does not allow it.
+    Forbidden(String),
+    /// No route matches.
+    Unrouted,
+    /// Older writes were not settled in time.
+    Draining,
+    /// The fence store cannot answer or commit.
+    Store,
+    /// Too many wait already.
+    Busy,
+    /// No connection to the upstream.
+    Unreachable {
+        /// Whether the time for it ran out, else it was refused.
+        timeout: bool,
+    },
+    /// The upstream broke the connection off.
+    Broken {
+        /// Whether a byte of the request reached it.
+        sent: bool,
+    },
+    /// The upstream did not answer in time.
+    Silent {
+        /// Whether a byte of the request reached it.
+        sent: bool,
+    },
+    /// The request's body stalled or broke off.
+    Body {
+        /// Whether a byte of the request reached the upstream.
+        sent: bool,
+    },
+}
+
+/// An answer of the gateway's own.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Why.
+    pub why: Why,
+    /// The token, as the route spells it.
+    pub token: Option<String>,
+    /// The fence, where the route discloses it.
+    pub fence: Option<String>,
+}
+
+/// What is the same for every refusal of one kind.
+struct Answer {
+    status: StatusCode,
+    decision: Decision,
+    kind: &'static str,
+    /// RFC 9209 error type.
+    error: &'static str,
+    title: &'static str,
+    detail: String,
+    retry_after: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<&'a str>,
+}
+
+impl From<Why> for Refusal {
+    fn from(why: Why) -> Self {
+        Self {
+            why,
+            token: None,
+            fence: None,
+        }
+    }
+}
+
+impl From<&Denied> for Why {
+    fn from(denied: &Denied) -> Self {
+        match denied.why {
+            Denial::DrainTimeout => Self::Draining,
+            Denial::TooManyResources => Self::TooManyResources,
+            Denial::Refused(why) => why.into(),
+        }
+    }
+}
+
+impl From<fence::Refusal> for Why {
+    fn from(why: fence::Refusal) -> Self {
+        match why {
+            fence::Refusal::Stale => Self::Stale,
+            fence::Refusal::Superseded => Self::Superseded { sent: false },
+            fence::Refusal::Replayed => Self::Replayed,
+            fence::Refusal::Missing => Self::Missing,
+            fence::Refusal::TooFar => Self::TooFar,
+            fence::Refusal::Busy => Self::Busy,
+            fence::Refusal::Store => Self::Store,
+        }
+    }
+}
+
+impl From<&Failed> for Why {
+    fn from(failed: &Failed) -> Self {
+        let sent = failed.sent;
+        match failed.why {
+            Failure::Superseded => Self::Superseded { sent },
+            Failure::Connect(_) => Self::Unreachable { timeout: false },
+            Failure::ConnectTimeout => Self::Unreachable { timeout: true },
+            Failure::NoConnectionFree => Self::Busy,
+            Failure::Broken => Self::Broken { sent },
+            Failure::Silent => Self::Silent { sent },
+            Failure::BodyStalled | Failure::BodyBroken => Self::Body { sent },
+        }
+    }
+}
+
+impl Why {
+    /// Its word in the metrics and in `Fencing-Status`.
+    #[must_use]
+    pub fn decision(&self) -> Decision {
+        self.answer().decision
+    }
+
+    #[allow(
+        clippy::too_many_lines,
+        reason = "the table of the response, in one place"
+    )]
+    fn answer(&self) -> Answer {
+        use Decision as D;
+        use StatusCode as S;
+        const DENIED: &str = "http_request_denied";
+        const BAD: &str = "http_request_error";
+        const LATER: u32 = 1;
+        let unknown = |sent| if sent { D::OutcomeUnknown } else { D::Unsent };
+        let answer = |status, decision, kind, error, title, detail: &str, retry_after| Answer {
+            status,
+            decision,
+            kind,
+            error,
+            title,
+            detail: detail.to_owned(),
+            retry_after,
+        };
+        match self {
+            Self::Stale => answer(
+                S::PRECONDITION_FAILED,
+                D::Stale,
+                "stale-token",
+                DENIED,
+                "The fencing token is stale",
+                "A newer holder of the lock has been admitted. Nothing was forwarded. Stop \
+                 writing, and take the lock again before you write.",
+                None,
+            ),
+            Self::Superseded { sent: false } => answer(
+                S::PRECONDITION_FAILED,
+                D::Superseded,
+                "superseded",
+                DENIED,
+                "A newer holder took over",
+                "A higher token came before this request was forwarded, so it had no effect. Stop \
+                 writing, and take the lock again before you write.",
+                None,
+            ),
+            Self::Superseded { sent: true } => answer(
+                S::PRECONDITION_FAILED,
+                D::Superseded,
+                "superseded",
+                DENIED,
+                "A newer holder took over",
+                "A higher token came while this request was being forwarded, and it was cut off. \
+                 Whether it took effect is unknown; the newer holder's write comes after it. Stop \
+                 writing, and take the lock again before you write.",
+                None,
+            ),
+            Self::Replayed => answer(
+                S::PRECONDITION_FAILED,
+                D::Replayed,
+                "replayed-token",
+                DENIED,
+                "The fencing token was used before",
+                "This route asks for a higher token with each write, and this one has been used. \
+                 Nothing was forwarded. Take a new token.",
+                None,
+            ),
+            Self::Missing => answer(
+                S::PRECONDITION_REQUIRED,
+                D::Missing,
+                "token-required",
+                DENIED,
+                "A fencing token is required",
+                "Writes to this resource need the fencing token that the lock service gave out \
+                 with the lock. Nothing was forwarded.",
+                None,
+            ),
+            Self::Malformed(why) => answer(
+                S::BAD_REQUEST,
+                D::Malformed,
+                "malformed",
+                BAD,
+                "The request can be read in more than one way, or in none",
+                &format!("{why}. Nothing was forwarded."),
+                None,
+            ),
+            Self::Method => answer(
+                S::METHOD_NOT_ALLOWED,
+                D::Malformed,
+                "malformed",
+                BAD,
+                "The gateway does not serve this method",
+                "CONNECT asks for a tunnel, which would go past the fence. Nothing was forwarded.",
+                None,
+            ),
+            Self::TooFar => answer(
+                S::FORBIDDEN,
+                D::Forbidden,
+                "unverified",
+                DENIED,
+                "The fencing token jumps too far",
+                "The token is further above the fence than this route allows. The fence is as it \
+                 was, and nothing was forwarded. Check where the token comes from.",
+                None,
+            ),
+            Self::TooManyResources => answer(
+                S::FORBIDDEN,
+                D::Forbidden,
+                "unverified",
+                DENIED,
+                "The route may not create another resource",
+                "This route has created as many resources as max_new_resources allows. Nothing \
+                 was forwarded.",
+                None,
+            ),
+            Self::Forbidden(why) => answer(
+                S::FORBIDDEN,
+                D::Forbidden,
+                "unverified",
+                DENIED,
+                "The route does not allow this request",
+                &format!("{why}. Nothing was forwarded."),
+                None,
+            ),
+            Self::Unrouted => answer(
+                S::NOT_FOUND,
+                D::Unrouted,
+                "no-route",
+                DENIED,
+                "No route matches",
+                "The gateway forwards only what a route names. Nothing was forwarded.",
+                None,
+            ),
+            Self::Draining => answer(
+                S::SERVICE_UNAVAILABLE,
+                D::Draining,
+                "draining",
+                DENIED,
+                "Older writes are still under way",
+                "Writes of the holder before were not settled in time, so this one was not \
+                 forwarded. The fence is raised: try again with the same token.",
+                Some(LATER),
+            ),
+            Self::Store => answer(
+                S::SERVICE_UNAVAILABLE,
+                D::Store,
+                "store-unavailable",
+                "proxy_internal_error",
+                "The fence store is not available",
+                "The fence could not be read or made durable, so nothing was forwarded. Try again \
+                 with the same token.",
+                Some(LATER),
+            ),
+            Self::Busy => answer(
+                S::SERVICE_UNAVAILABLE,
+                D::Busy,
+                "busy",
+                DENIED,
+                "Too many requests wait already",
+                "The request was not forwarded. Try again with the same token.",
+                Some(LATER),
+            ),
+            Self::Unreachable { timeout } => answer(
+                S::BAD_GATEWAY,
+                D::Unsent,
+                "upstream-unreachable",
+                if *timeout {
+                    "connection_timeout"
+                } else {
+                    "connection_refused"
+                },
+                "The upstream cannot be reached",
+                "There was no connection to the upstream, so the request had no effect. Try again \
+                 with the same token.",
+                None,
+            ),
+            Self::Broken { sent } => answer(
+                S::BAD_GATEWAY,
+                unknown(*sent),
+                "upstream-broken",
+                "connection_terminated",
+                "The upstream broke the connection off",
+                effect(*sent),
+                None,
+            ),
+            Self::Silent { sent } => answer(
+                S::GATEWAY_TIMEOUT,
+                unknown(*sent),
+                "upstream-silent",
+                "http_response_timeout",
+                "The upstream did not answer in time",
+                effect(*sent),
+                None,
+            ),
+            Self::Body { sent } => answer(
+                S::REQUEST_TIMEOUT,
+                unknown(*sent),
+                "request-timeout",
+                BAD,
+                "The request's body stalled or broke off",
+                effect(*sent),
+                None,
+            ),
+        }
+    }
+}
+
+const fn effect(sent: bool) -> &'static str {
+    if sent {
+        "Whether the request took effect is unknown. Read the resource, or try again with the same \
+         token if the write may be repeated."
+    } else {
+        "Nothing of the request was sent, so it had no effect. Try again with the same token."
+    }
+}
+
+impl Refusal {
+    /// The response. `base`: what problem types begin with.
+    #[must_use]
+    pub fn response(&self, base: &str) -> Response<Full<Bytes>> {
+        let answer = self.why.answer();
+        let problem = Problem {
+            kind: format!("{base}{}", answer.kind),
+            title: answer.title,
+            status: answer.status.as_u16(),
+            detail: &answer.detail,
+            token: self.token.as_deref(),
+            fence: self.fence.as_deref(),
+        };
+        // A struct of strings always has a JSON form.
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = answer.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(
+            FENCING_STATUS,
+            HeaderValue::from_static(answer.decision.word()),
+        );
+        if let Ok(value) = HeaderValue::from_str(&format!("fencegate; error={}", answer.error)) {
+            headers.insert(PROXY_STATUS, value);
+        }
+        if let Some(seconds) = answer.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_names_its_kind_and_what_to_do() {
+        let all = [
+            (Why::Stale, 412, "stale", "stale-token"),
+            (
+                Why::Superseded { sent: true },
+                412,
+                "superseded",
+                "superseded",
+            ),
+            (
+                Why::Superseded { sent: false },
+                412,
+                "superseded",
+                "superseded",
+            ),
+            (Why::Replayed, 412, "replayed", "replayed-token"),
+            (Why::Missing, 428, "missing", "token-required"),
+            (Why::Malformed("x".into()), 400, "malformed", "malformed"),
+            (Why::Method, 405, "malformed", "malformed"),
+            (Why::TooFar, 403, "forbidden", "unverified"),
+            (Why::TooManyResources, 403, "forbidden", "unverified"),
+            (Why::Forbidden("x".into()), 403, "forbidden", "unverified"),
+            (Why::Unrouted, 404, "unrouted", "no-route"),
+            (Why::Draining, 503, "draining", "draining"),
+            (Why::Store, 503, "store", "store-unavailable"),
+            (Why::Busy, 503, "busy", "busy"),
+            (
+                Why::Unreachable { timeout: false },
+                502,
+                "unsent",
+                "upstream-unreachable",
+            ),
+            (
+                Why::Broken { sent: true },
+                502,
+                "outcome-unknown",
+                "upstream-broken",
+            ),
+            (
+                Why::Broken { sent: false },
+                502,
+                "unsent",
+                "upstream-broken",
+            ),
+            (
+                Why::Silent { sent: true },
+                504,
+                "outcome-unknown",
+                "upstream-silent",
+            ),
+            (
+                Why::Body { sent: true },
+                408,
+                "outcome-unknown",
+                "request-timeout",
+            ),
+        ];
+        for (why, status, word, kind) in all {
+            let response = Refusal::from(why.clone()).response("urn:fencegate:problem:");
+            assert_eq!(response.status(), status, "{why:?}");
+            assert_eq!(response.headers()[FENCING_STATUS], word, "{why:?}");
+            let marked = response.headers()[PROXY_STATUS].to_str().unwrap();
+            assert!(marked.starts_with("fencegate; error="), "{why:?}");
+            assert_eq!(why.answer().kind, kind);
+            assert_eq!(
+                response.headers().contains_key(RETRY_AFTER),
+                status == 503,
+                "{why:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What would become of a request, in words: for `check --explain`.
+//!
+//! Pure: reads settings, answers text.
+
+use super::{Match, Reject, Routes};
+use crate::config::{Accept, Missing, Mode, Route, Settings, TokenPlace};
+use crate::fence::{Format, ResourceKey};
+use http::{Request, Uri, header};
+use std::fmt;
+
+/// What would become of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The route's name; `None` where no route takes the request.
+    pub route: Option<String>,
+    /// What is to be said, as labels and texts.
+    pub lines: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (label, text)) in self.lines.iter().enumerate() {
+            let end = if i == 0 { "" } else { "\n" };
+            write!(f, "{end}{label:<10} {text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Explains a request such as `PUT /files/a` or `PUT http://files.example/files/a`.
+///
+/// # Errors
+/// Where the text is no request.
+pub fn explain(settings: &Settings, request: &str) -> Result<Explanation, String> {
+    let mut words = request.split_whitespace();
+    let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
+        return Err(format!(
+            "\"{request}\" is no request: write one such as \"PUT /files/a\""
+        ));
+    };
+    let uri: Uri = target
+        .parse()
+        .map_err(|e| format!("\"{target}\" is no target: {e}"))?;
+    let host = uri
+        .authority()
+        .map_or("localhost", |authority| authority.as_str())
+        .to_owned();
+    let built = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::HOST, host)
+        .body(());
+    let (parts, ()) = built
+        .map_err(|e| format!("\"{request}\" is no request: {e}"))?
+        .into_parts();
+    Ok(match Routes::new(settings).classify(&parts) {
+        Ok(found) => matched(&found),
+        Err(reject) => rejected(&reject),
+    })
+}
+
+fn rejected(reject: &Reject) -> Explanation {
+    let (route, answer) = match reject {
+        Reject::Unrouted => (None, "404 unrouted: no route matches".to_owned()),
+        Reject::Malformed { why, route } => (route.as_ref(), format!("400 malformed: {why}")),
+        Reject::Forbidden { why, route } => (Some(route), format!("403 forbidden: {why}")),
+        Reject::MethodNotAllowed => (None, "405: CONNECT is never served".to_owned()),
+    };
+    let route = route.map(|route| route.name.to_string());
+    let mut lines = Vec::new();
+    if let Some(route) = &route {
+        lines.push(("route", route.clone()));
+    }
+    lines.push(("answer", answer));
+    Explanation { route, lines }
+}
+
+fn matched(found: &Match) -> Explanation {
+    let route = &found.route;
+    let mut lines = vec![
+        ("route", route.name.to_string()),
+        (
+            "class",
+            format!("{} ({})", found.class.word(), found.method),
+        ),
+        (
+            "upstream",
+            format!(
+                "{} (http://{})",
+                route.upstream.name, route.upstream.authority
+            ),
+        ),
+        ("target", found.target.to_string()),
+    ];
+    match &found.keys {
+        Some(keys) => {
+            for key in std::iter::once(&keys.first).chain(&keys.second) {
+                let text = ResourceKey::from_bytes(&key.bytes).map(|key| key.to_string());
+                lines.push(("resource", text.unwrap_or_default()));
+            }
+            lines.push(("token", token(route)));
+        }
+        None if route.mode == Mode::Off => lines.push(("resource", "none: mode is off".into())),
+        None => lines.push(("resource", "none: reads pass without a token".into())),
+    }
+    lines.push(("rule", rule(route)));
+    lines.push(("strength", route.strength().word().into()));
+    Explanation {
+        route: Some(route.name.to_string()),
+        lines,
+    }
+}
+
+fn token(route: &Route) -> String {
+    let format = match route.format {
+        Format::U64 => "u64",
+        Format::Hex => "hex",
+        Format::Pair => "pair",
+    };
+    match &route.token {
+        TokenPlace::Header(names) => {
+            let names: Vec<&str> = names.iter().map(http::HeaderName::as_str).collect();
+            format!("header {} ({format})", names.join(" or "))
+        }
+        TokenPlace::Query(name) => format!("query parameter {name} ({format})"),
+        TokenPlace::PathPrefix => format!("path prefix /~fence/<token>/ ({format})"),
+    }
+}
+
+fn rule(route: &Route) -> String {
+    let mode = match route.mode {
+        Mode::Enforce => "enforce",
+        Mode::Observe => "observe",
+        Mode::Off => return "mode off".into(),
+    };
+    let accept = match route.accept {
+        Accept::SameOrNewer => "same-or-newer",
+        Accept::Newer => "newer",
+    };
+    let missing = match route.missing {
+        Missing::Reject => "reject",
+        Missing::Allow => "allow",
+        Missing::AllowUntilFenced => "allow-until-fenced",
+    };
+    let reads = if route.raise_on_read {
+        ", reads raise"
+    } else {
+        ""
+    };
+    format!("mode {mode}, accept {accept}, missing {missing}{reads}")
+}

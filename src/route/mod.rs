@@ -1,0 +1,454 @@
+//! From a request's head to a route: which rule, which resources, read or write, and what goes out.
+//!
+//! Knows nothing of tokens' values, of fences or of upstream connections.
+
+pub mod class;
+mod destination;
+pub mod explain;
+pub mod header;
+mod host;
+mod key;
+mod path;
+mod query;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use class::{Class, PATH_OVERRIDES, overrides_path};
+pub use tree::Tree;
+
+use crate::config::{Captures, Mode, Route, Settings, TokenPlace};
+use class::Methods;
+use host::Host;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderName, Method};
+use key::Facts;
+use std::sync::Arc;
+use target::Split;
+
+/// The header that has the token of a MOVE's or COPY's other end.
+pub const DESTINATION_TOKEN: HeaderName = HeaderName::from_static("fencing-token-destination");
+
+/// All routes, in the order in which they are tried.
+#[derive(Debug)]
+pub struct Routes {
+    entries: Vec<Entry>,
+    path_tokens: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    route: Arc<Route>,
+    strip: usize,
+    /// Whether any request on it is fenced.
+    fences: bool,
+}
+
+/// What a request is, by its head.
+#[derive(Debug)]
+pub struct Match {
+    /// The route that serves it.
+    pub route: Arc<Route>,
+    /// Read or write.
+    pub class: Class,
+    /// The method that it is judged by: its own, or what overrides that.
+    pub method: Method,
+    /// What it needs passes for; `None` where it needs none (reads, routes that are off).
+    pub keys: Option<Keys>,
+    /// The path and query to forward.
+    pub target: PathAndQuery,
+    /// The token's text, where it stands in the path or the query.
+    pub token: Option<String>,
+    /// Where it goes, for a write with a `Destination`.
+    pub destination: Option<Destination>,
+    /// Whether the path ends in a slash.
+    pub trailing_slash: bool,
+}
+
+/// The resources of a request, each once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The first: of the path, or of the `Destination` for a COPY.
+    pub first: Key,
+    /// The `Destination`'s, for a MOVE to another resource.
+    pub second: Option<Key>,
+}
+
+/// One resource of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The bytes of a [`ResourceKey`](crate::fence::ResourceKey).
+    pub bytes: Vec<u8>,
+    /// Which end of the request it is: its rules are those of that end's route.
+    pub end: End,
+    /// What the request may change below it.
+    pub tree: Tree,
+}
+
+/// An end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its path.
+    Request,
+    /// Its `Destination`.
+    Destination,
+}
+
+/// The other end of a MOVE or COPY.
+#[derive(Debug)]
+pub struct Destination {
+    /// The route that covers it. Same upstream, mode and token format as the request's.
+    pub route: Arc<Route>,
+    /// Its path as it is to be forwarded, less the token and the route's prefix.
+    pub target: PathAndQuery,
+    /// Whether its token stands in [`DESTINATION_TOKEN`].
+    pub own_token: bool,
+}
+
+/// Why a request is refused by its head alone.
+#[derive(Debug)]
+pub enum Reject {
+    /// No route matches: 404.
+    Unrouted,
+    /// 400.
+    Malformed {
+        /// Why, for the sender.
+        why: &'static str,
+        /// The route, where it is known.
+        route: Option<Arc<Route>>,
+    },
+    /// 403.
+    Forbidden {
+        /// Why, for the sender.
+        why: &'static str,
+        /// The route of the request's own path.
+        route: Arc<Route>,
+    },
+    /// 405: CONNECT.
+    MethodNotAllowed,
+}
+
+impl From<&'static str> for Reject {
+    fn from(why: &'static str) -> Self {
+        Self::Malformed { why, route: None }
+    }
+}
+
+/// A request's head, read once.
+struct Head<'a> {
+    parts: &'a Parts,
+    methods: Methods,
+    host: Option<Host<'a>>,
+}
+
+impl<'a> Head<'a> {
+    fn facts(&self, path: &'a str) -> Facts<'a> {
+        Facts {
+            path,
+            host: self.host,
+            headers: &self.parts.headers,
+            query: self.parts.uri.query(),
+        }
+    }
+}
+
+impl Routes {
+    /// Takes the routes of a configuration.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        let entry = |route: &Arc<Route>| {
+            let strip = route
+                .strip_prefix
+                .as_ref()
+                .and_then(|p| route.path.segments_of_prefix(p));
+            let acts = |m: &Method| route.raise_on_read || route.is_write(m);
+            let any = route
+                .methods
+                .as_ref()
+                .is_none_or(|list| list.iter().any(acts));
+            let fences = route.mode != Mode::Off && any;
+            Entry {
+                route: route.clone(),
+                strip: strip.unwrap_or_default(),
+                fences,
+            }
+        };
+        let entries: Vec<Entry> = settings.routes.iter().map(entry).collect();
+        let path_tokens = entries
+            .iter()
+            .any(|entry| entry.route.token == TokenPlace::PathPrefix);
+        Self {
+            entries,
+            path_tokens,
+        }
+    }
+
+    /// Finds what a request is.
+    ///
+    /// # Errors
+    /// [`Reject`], for what must go no further.
+    pub fn classify(&self, parts: &Parts) -> Result<Match, Reject> {
+        let methods = Methods::of(parts)?;
+        if methods.connects() {
+            return Err(Reject::MethodNotAllowed);
+        }
+        let head = Head {
+            parts,
+            methods,
+            host: host::of(parts)?,
+        };
+        let whole = parts.uri.path_and_query().ok_or("the target is no path")?;
+        if whole.path() == "*" && parts.method == Method::OPTIONS {
+            return Err(Reject::Unrouted);
+        }
+        let raw = self.split(whole.path());
+        let canonical = self.canonical(raw)?;
+        let (entry, captures) = self.find(&canonical.text, &head).ok_or(Reject::Unrouted)?;
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(entry.route.clone()),
+        };
+        let (token, query) = token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
+        let target = target::join(
+            whole,
+            target::strip(raw.path, entry.strip),
+            query.as_deref(),
+        );
+        let mut found = Match {
+            route: entry.route.clone(),
+            class: head.methods.class(&entry.route),
+            method: head.methods.judged().clone(),
+            keys: None,
+            target: target.map_err(malformed)?,
+            token,
+            destination: None,
+            trailing_slash: canonical.trailing_slash,
+        };
+        let facts = head.facts(&canonical.text);
+        let fenced = found.route.mode != Mode::Off;
+        let first = if fenced && (found.class == Class::Write || found.route.raise_on_read) {
+            Some(key::of(&found.route, &captures, facts).map_err(malformed)?)
+        } else {
+            None
+        };
+        if found.class == Class::Read {
+            found.keys = first.map(|bytes| Keys::one(Key::alone(bytes, End::Request)));
+            return Ok(found);
+        }
+        let own = tree::Place {
+            entry,
+            facts,
+            trailing_slash: canonical.trailing_slash,
+            key: first.as_deref(),
+            end: End::Request,
+        };
+        let other = self.other_end(&head, &mut found)?;
+        let reaches = head.methods.reaches_below() || other.is_some();
+        // A COPY changes nothing at its own path.
+        let copies = head.methods.only_copies() && other.is_some();
+        let tree = if reaches && !copies {
+            self.below(&own)?
+        } else {
+            Tree::No
+        };
+        let first = first.map(|bytes| Key {
+            bytes,
+            end: End::Request,
+            tree,
+        });
+        found.keys = match (first, other) {
+            (Some(_), Some(second)) if copies => Some(Keys::one(second)),
+            (Some(first), Some(second)) => Some(Keys::both(first, second)),
+            (Some(first), None) => Some(Keys::one(first)),
+            (None, _) => None,
+        };
+        Ok(found)
+    }
+
+    /// The routes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.entries.iter().map(|entry| &entry.route)
+    }
+
+    fn split<'a>(&self, raw: &'a str) -> Split<'a> {
+        if self.path_tokens {
+            target::split_token(raw)
+        } else {
+            Split {
+                path: raw,
+                token: None,
+            }
+        }
+    }
+
+    fn canonical<'a>(&self, raw: Split<'a>) -> Result<path::Canonical<'a>, &'static str> {
+        let canonical = path::canonical(raw.path)?;
+        if self.path_tokens && target::has_mark(&canonical.text) {
+            return Err("a second token in the path, or one that is spelt with escapes");
+        }
+        Ok(canonical)
+    }
+
+    fn find<'a>(&'a self, path: &'a str, head: &Head<'_>) -> Option<(&'a Entry, Captures<'a>)> {
+        let method = head.methods.judged();
+        self.entries.iter().find_map(|entry| {
+            let route = &entry.route;
+            let host = route.host.as_ref();
+            let serves = host.is_none_or(|name| head.host.is_some_and(|host| host.is(name)))
+                && route
+                    .methods
+                    .as_ref()
+                    .is_none_or(|methods| methods.contains(method));
+            if !serves {
+                return None;
+            }
+            route.path.matches(path).map(|captures| (entry, captures))
+        })
+    }
+
+    fn below(&self, place: &tree::Place<'_>) -> Result<Tree, Reject> {
+        tree::below(&self.entries, place).map_err(|why| Reject::Forbidden {
+            why,
+            route: place.entry.route.clone(),
+        })
+    }
+
+    /// Routes the `Destination` of a write as a request to it would be. Gives its key, where the
+    /// route makes keys.
+    fn other_end(&self, head: &Head<'_>, found: &mut Match) -> Result<Option<Key>, Reject> {
+        let own = found.route.clone();
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(own.clone()),
+        };
+        let forbidden = |why| Reject::Forbidden {
+            why,
+            route: own.clone(),
+        };
+        let headers = &head.parts.headers;
+        let raw = match destination::of(headers, head.host, self.path_tokens) {
+            Ok(Some(raw)) => raw,
+            Ok(None) if head.methods.needs_destination() && own.mode != Mode::Off => {
+                return Err(malformed("a MOVE or COPY without a Destination"));
+            }
+            Ok(None) => return Ok(None),
+            Err(destination::Bad::Malformed(why)) => return Err(malformed(why)),
+            Err(destination::Bad::Elsewhere) => {
+                return Err(forbidden("the Destination is on another host"));
+            }
+        };
+        let canonical = self.canonical(raw).map_err(malformed)?;
+        let (entry, captures) = self.find(&canonical.text, head).ok_or(Reject::Unrouted)?;
+        let route = &entry.route;
+        if route.upstream.index != own.upstream.index {
+            return Err(forbidden("the Destination is in another upstream"));
+        }
+        if route.mode != own.mode {
+            return Err(forbidden("the Destination is on a route of another mode"));
+        }
+        if raw.token.is_some() && (raw.token != found.token.as_deref() || route.token != own.token)
+        {
+            return Err(malformed("the Destination has another token than the path"));
+        }
+        if route.mode != Mode::Off && route.format != own.format {
+            return Err(forbidden(
+                "the Destination's route spells tokens in another way",
+            ));
+        }
+        let own_token = headers.contains_key(DESTINATION_TOKEN);
+        if route.mode != Mode::Off && route.namespace != own.namespace && !own_token {
+            return Err(forbidden(
+                "the Destination is in another namespace and has no token of its own",
+            ));
+        }
+        let target = PathAndQuery::try_from(target::strip(raw.path, entry.strip));
+        let target = target.map_err(|_| malformed("the Destination is malformed"))?;
+        let facts = head.facts(&canonical.text);
+        let bytes = if route.mode == Mode::Off {
+            None
+        } else {
+            Some(key::of(route, &captures, facts).map_err(malformed)?)
+        };
+        let place = tree::Place {
+            entry,
+            facts,
+            trailing_slash: canonical.trailing_slash,
+            key: bytes.as_deref(),
+            end: End::Destination,
+        };
+        let tree = self.below(&place)?;
+        found.destination = Some(Destination {
+            route: route.clone(),
+            target,
+            own_token,
+        });
+        Ok(bytes.map(|bytes| Key {
+            bytes,
+            end: End::Destination,
+            tree,
+        }))
+    }
+}
+
+impl Keys {
+    fn one(first: Key) -> Self {
+        Self {
+            first,
+            second: None,
+        }
+    }
+
+    /// A MOVE of a resource onto itself has one key.
+    fn both(first: Key, second: Key) -> Self {
+        if first.bytes != second.bytes {
+            return Self {
+                first,
+                second: Some(second),
+            };
+        }
+        let tree = if second.tree == Tree::No || first.tree == Tree::Refuse {
+            first.tree
+        } else {
+            second.tree
+        };
+        Self::one(Key { tree, ..first })
+    }
+}
+
+impl Key {
+    fn alone(bytes: Vec<u8>, end: End) -> Self {
+        Self {
+            bytes,
+            end,
+            tree: Tree::No,
+        }
+    }
+}
+
+/// The token's text where it stands in the target, and the query without it.
+fn token_of(
+    route: &Route,
+    raw: Split<'_>,
+    query: Option<&str>,
+) -> Result<(Option<String>, Option<String>), &'static str> {
+    let whole = query.map(str::to_owned);
+    match (&route.token, raw.token) {
+        (TokenPlace::PathPrefix, token) => Ok((token.map(str::to_owned), whole)),
+        (_, Some(_)) => Err("a token in the path, where this route does not read it"),
+        (TokenPlace::Query(name), None) => match query::lookup(query, name)? {
+            None => Ok((None, whole)),
+            Some("") => Err("the token is empty"),
+            Some(value) => {
+                let value = query::value(value)?;
+                let text = String::from_utf8(value).map_err(|_| "the token is no number")?;
+                Ok((
+                    Some(text),
+                    query.and_then(|query| query::without(query, name)),
+                ))
+            }
+        },
+        (TokenPlace::Header(_), None) => Ok((None, whole)),
+    }
+}
