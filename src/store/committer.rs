@@ -5,8 +5,9 @@
 
 use super::batch::Round;
 use super::job::{Close, Done, Job, closed};
-use super::keeper::{Keeper, now, read};
+use super::keeper::{Keeper, read};
 use super::{Error, Record};
+use crate::clock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -78,9 +79,9 @@ fn wait(queue: &Receiver<Job>, limit: Option<Duration>) -> Next {
 /// Refuses what comes, for as long as `pause`. Where the store is damaged, there is no next attempt.
 fn wait_down(keeper: &Keeper, queue: &Receiver<Job>, pause: Duration) -> Next {
     let hopeless = matches!(keeper.shared.trouble(), Error::Damaged(_));
-    let start = now();
+    let end = clock::now().after(pause);
     loop {
-        let left = pause.saturating_sub(start.elapsed());
+        let left = end.left();
         match wait(queue, (!hopeless).then_some(left)) {
             Next::Job(job @ (Job::Raise { .. } | Job::Drained { .. })) => {
                 job.refuse(keeper.shared.trouble());

@@ -13,9 +13,10 @@ use super::record::{self, Tally};
 use super::refusal::OpenError;
 use super::shared::Shared;
 use super::{Error, Record};
+use crate::clock::{self, Time};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The ledger is synced when no job came for so long,
 const QUIET: Duration = Duration::from_millis(10);
@@ -38,7 +39,7 @@ pub(super) struct Keeper {
     /// may be lost without harm: the ledger must not name one.
     pub synced: u64,
     /// Since when the ledger's synced slots lag behind `synced`.
-    pub lags_since: Option<Instant>,
+    pub lags_since: Option<Time>,
 }
 
 impl Keeper {
@@ -54,7 +55,7 @@ impl Keeper {
 
     /// Writes a batch that that many raises wait for. On `Ok` it is durable, if it asked to be.
     pub(super) fn commit(&mut self, changes: Changes, raises: usize) -> Result<(), Error> {
-        let start = now();
+        let start = clock::now();
         let written = match self.shared.db().as_ref() {
             Some(db) => write(db, &changes),
             None => return Err(self.shared.trouble()),
@@ -69,8 +70,8 @@ impl Keeper {
         self.shared.add_created(changes.created);
         if changes.sync {
             self.synced = changes.tally.batch;
-            self.lags_since.get_or_insert_with(now);
-            self.observer.committed(start.elapsed(), raises);
+            self.lags_since.get_or_insert_with(clock::now);
+            self.observer.committed(clock::now().since(start), raises);
             let jotted = self.ledger.jot(self.entry());
             self.ledger_written(jotted);
         }
@@ -80,7 +81,7 @@ impl Keeper {
     /// When the ledger's next sync is due, if no job comes before; zero: now. `None`: it is up to date.
     pub(super) fn ledger_due(&self) -> Option<Duration> {
         let since = self.lags_since?;
-        Some(QUIET.min(LAG.saturating_sub(since.elapsed())))
+        Some(QUIET.min(since.after(LAG).left()))
     }
 
     /// Syncs the ledger, where it lags and the store is in service.
@@ -219,12 +220,4 @@ pub(super) fn failed(error: rocksdb::Error) -> Error {
         rocksdb::ErrorKind::Corruption => Error::Damaged(error.into_string().into()),
         _ => Error::Down(error.into_string().into()),
     }
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "measures its own thread; no rule of the gate depends on it"
-)]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }

@@ -2,9 +2,8 @@
 
 use super::*;
 use fencegate::store::{Observer, Peek};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::mpsc::channel;
 
 #[test]
 fn fences_stay_over_close_and_over_a_drop() {
@@ -212,7 +211,7 @@ struct Sizes(Mutex<Vec<usize>>);
 
 impl Observer for Sizes {
     fn committed(&self, _: Duration, raises: usize) {
-        self.0.lock().unwrap().push(raises);
+        self.0.lock().push(raises);
     }
 }
 
@@ -238,7 +237,7 @@ fn what_waits_shares_one_sync() {
     let sizes = Arc::new(Sizes::default());
     let (store, _) = RocksStore::open(&path, CACHE, Duration::ZERO, sizes.clone()).unwrap();
     let release = held(&store);
-    let (answer, outcomes) = channel();
+    let (answer, outcomes) = sync_channel(70_000);
     for token in 1..=500 {
         let answer = answer.clone();
         let fences = vec![(key(&format!("k{}", token % 7)), fence(token))];
@@ -250,7 +249,7 @@ fn what_waits_shares_one_sync() {
     }
     drop((release, answer));
     assert_eq!(outcomes.iter().flatten().count(), 500);
-    assert_eq!(*sizes.0.lock().unwrap(), [1, 500]);
+    assert_eq!(*sizes.0.lock(), [1, 500]);
 }
 
 #[test]
@@ -258,7 +257,7 @@ fn a_full_queue_says_busy_and_every_raise_is_answered_once() {
     let (_folder, path) = made();
     let store = open(&path);
     let release = held(&store);
-    let (answer, outcomes) = channel();
+    let (answer, outcomes) = sync_channel(70_000);
     for _ in 0..65_536 + 3 {
         let answer = answer.clone();
         let done = Box::new(move |result| answer.send(result).unwrap());

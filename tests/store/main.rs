@@ -1,11 +1,14 @@
 //! The fence store, from outside: what was reported as durable stays, whatever happens to the files,
 //! the process or the disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod basics;
 mod damage;
 mod marker;
 mod trouble;
 
+use fencegate::clock;
 use fencegate::fence::{ResourceKey, Token};
 use fencegate::store::{Error, FenceStore, Handover, Init, OpenError, Raise, Record, RocksStore};
 use std::collections::BTreeMap;
@@ -13,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const CACHE: usize = 8 << 20;
 
@@ -99,10 +102,10 @@ fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Waits for something that must come to pass.
 fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let start = clock::now();
     while !is() {
         assert!(
-            start.elapsed() < Duration::from_mins(1),
+            clock::now().since(start) < Duration::from_mins(1),
             "{what} did not come to pass"
         );
         std::thread::sleep(Duration::from_millis(5));
