@@ -3,9 +3,11 @@
 //! Knows nothing of how raises are gathered (committer.rs) or of what the files hold (home.rs,
 //! engine.rs): here they are put together behind [`FenceStore`].
 
-use super::committer::{Committer, Job, Observer, failed, read};
+use super::committer;
 use super::engine::{Engine, checked};
 use super::home::{Home, Init, State};
+use super::job::{Close, Job, Observer, closed};
+use super::keeper::{Keeper, failed, read};
 use super::ledger::{Entry, Ledger};
 use super::refusal::OpenError;
 use super::shared::Shared;
@@ -99,9 +101,8 @@ impl RocksStore {
 
         let shared = Arc::new(Shared::new(db, contents.created));
         let (queue, jobs) = sync_channel(QUEUE);
-        let committer = Committer {
+        let keeper = Keeper {
             shared: Arc::clone(&shared),
-            queue: jobs,
             home,
             engine,
             ledger,
@@ -113,7 +114,7 @@ impl RocksStore {
         };
         let thread = thread::Builder::new()
             .name("committer".into())
-            .spawn(move || committer.run());
+            .spawn(move || committer::run(keeper, &jobs));
         let thread = thread.map_err(|e| OpenError::io(path, "starting the committer", &e))?;
         Ok((
             Self::over(shared, Some(queue), Some(thread), None),
@@ -145,14 +146,13 @@ impl RocksStore {
     /// # Errors
     /// [`Error`] where that failed: then there is no marker, and what was committed stays committed.
     pub fn close(&self, clean: bool) -> Result<(), Error> {
-        let closed = || Error::Down("it is closed".into());
         let Some(queue) = &self.queue else {
             self.shared.take_down(closed());
             return Ok(());
         };
         let (answer, outcome) = sync_channel(1);
         queue
-            .send(Job::Close { clean, answer })
+            .send(Job::Close(Close { clean, answer }))
             .map_err(|_| closed())?;
         let outcome = outcome.recv().map_err(|_| closed())?;
         self.join();
@@ -250,30 +250,17 @@ impl FenceStore for RocksStore {
     }
 
     fn commit(&self, raise: Raise) {
-        let Job::Raise {
-            fences,
-            route,
-            done,
-        } = raise.into()
-        else {
-            return;
-        };
+        let job = Job::raise(raise);
         let Some(queue) = &self.queue else {
-            return done.call(Err(Error::Down("it was opened to look only".into())));
+            return job.refuse(Error::Down("it was opened to look only".into()));
         };
         if !self.shared.is_up() {
-            return done.call(Err(self.shared.trouble()));
+            return job.refuse(self.shared.trouble());
         }
-        match queue.try_send(Job::Raise {
-            fences,
-            route,
-            done,
-        }) {
-            Err(TrySendError::Full(Job::Raise { done, .. })) => done.call(Err(Error::Busy)),
-            Err(TrySendError::Disconnected(Job::Raise { done, .. })) => {
-                done.call(Err(self.shared.trouble()));
-            }
-            _ => {}
+        match queue.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => job.refuse(Error::Busy),
+            Err(TrySendError::Disconnected(job)) => job.refuse(self.shared.trouble()),
         }
     }
 
