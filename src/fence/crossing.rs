@@ -38,7 +38,7 @@ pub fn arrive(
     for crossing in &*crossings {
         crossing.gate.check(crossing.token, kind, rules)?;
     }
-    if crossings.iter_mut().all(|c| c.gate.admits(c.token)) {
+    if crossings.iter().all(|c| c.gate.admits(c.token)) {
         for crossing in crossings {
             crossing
                 .gate
@@ -48,6 +48,9 @@ pub fn arrive(
             forwarded: true,
             raised: false,
         });
+    }
+    for crossing in &*crossings {
+        crossing.gate.check_room(crossing.token, rules)?;
     }
     let mut raised = false;
     for crossing in &mut *crossings {
@@ -66,7 +69,7 @@ pub fn arrive(
 /// otherwise. Says whether it went.
 pub fn proceed(crossings: &mut [Crossing<'_>], id: WriteId) -> bool {
     let agreed = crossings
-        .iter_mut()
+        .iter()
         .all(|c| c.gate.awaits(id) && c.gate.admits(c.token));
     if agreed {
         for crossing in crossings {
