@@ -256,6 +256,8 @@ fn work(
             let serve = listen::serve(listener, limits, stop.soft(), handle);
             serving.push(tokio::task::spawn_local(serve));
         }
+        let adopter = Rc::clone(&worker);
+        tokio::task::spawn_local(async move { adopter.adopt().await });
         let sweeper = Rc::clone(&worker);
         tokio::task::spawn_local(async move {
             let mut tick = tokio::time::interval(SWEEP);

@@ -83,6 +83,11 @@ impl Worker {
         self.upstreams.sweep();
     }
 
+    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    pub async fn adopt(&self) {
+        self.upstreams.adopt().await;
+    }
+
     /// Serves one request. Dropping the future means that its client has left: a request that waits
     /// is not forwarded, a write that was forwarded runs on.
     pub async fn serve(

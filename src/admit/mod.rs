@@ -130,7 +130,8 @@ impl Gates {
         }
         let entry = steps::arrive(self, &ticket, arrived)?;
         if !entry.forwarded {
-            let waited = self.wait(&ticket, arrived).await;
+            // Rare and large: kept out of the caller's future.
+            let waited = Box::pin(self.wait(&ticket, arrived)).await;
             if entry.raised {
                 let now = clock::now();
                 self.metrics.raise_seconds.record(now.since(arrived));

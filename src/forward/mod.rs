@@ -3,6 +3,7 @@
 //! A write goes out only with a pass, in a task that owns it. What became of it is told from what
 //! reached the socket (`whole`, `answered`, `unsent`, `unknown` in docs/protocol.md).
 
+mod attend;
 mod download;
 mod exchange;
 mod failure;
@@ -17,34 +18,44 @@ pub use failure::{Failed, Failure};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
+use attend::{Attended, Orphans};
 use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
 use pool::Pool;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 use upload::Upload;
 
 /// The upstreams, as one serving thread sees them.
-pub struct Upstreams(Vec<Rc<Pool>>);
+pub struct Upstreams {
+    pools: Vec<Rc<Pool>>,
+    orphans: Rc<Orphans>,
+}
 
 impl Upstreams {
     /// `share`: how many threads have pools to the same upstreams.
     #[must_use]
     pub fn new(upstreams: &[Arc<Upstream>], share: usize) -> Self {
-        Self(
-            upstreams
-                .iter()
-                .map(|u| Pool::new(Arc::clone(u), share))
-                .collect(),
-        )
+        let pools = upstreams
+            .iter()
+            .map(|u| Pool::new(Arc::clone(u), share))
+            .collect();
+        Self {
+            pools,
+            orphans: Rc::default(),
+        }
     }
 
     /// Closes connections that have been idle for too long.
     pub fn sweep(&self) {
-        for pool in &self.0 {
+        for pool in &self.pools {
             pool.sweep();
         }
+    }
+
+    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    pub async fn adopt(&self) {
+        self.orphans.adopt().await;
     }
 
     /// Forwards a request that needs no pass. Dropping the future, or the response's body, closes the connection.
@@ -74,8 +85,8 @@ impl Upstreams {
         }
     }
 
-    /// Forwards a write. Dropping the future leaves the write running: its task owns the pass, and
-    /// ends it as the exchange ends.
+    /// Forwards a write. Dropping the future leaves the write running (see [`Upstreams::adopt`]): what
+    /// drives it owns the pass, and ends it as the exchange ends.
     ///
     /// # Errors
     /// [`Failed`] where no response came, or the write was cut.
@@ -89,19 +100,17 @@ impl Upstreams {
     ) -> Result<Response<Download>, Failed> {
         let (request, progress) = stream(request, token_headers);
         let pool = Rc::clone(self.pool(upstream));
-        let (reply, response) = oneshot::channel();
-        tokio::task::spawn_local(async move {
-            write::run(&pool, pass, request, &progress, settled_at, reply).await;
+        let write = Attended::new(&self.orphans, |slot| {
+            write::run(pool, pass, request, progress, settled_at, slot)
         });
-        // The task always replies; it is only dropped with the whole thread.
-        response.await.unwrap_or(Err(Failed {
+        write.await.unwrap_or(Err(Failed {
             why: Failure::Broken,
             sent: true,
         }))
     }
 
     fn pool(&self, upstream: usize) -> &Rc<Pool> {
-        &self.0[upstream]
+        &self.pools[upstream]
     }
 }
 

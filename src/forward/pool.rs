@@ -57,6 +57,13 @@ impl Pool {
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
     /// that is free. Cancel-safe.
     pub(super) async fn link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
+        if !fresh && let Some(link) = self.take_idle() {
+            return Ok(link);
+        }
+        Box::pin(self.new_link(fresh)).await // rare and large: kept out of the caller's future
+    }
+
+    async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
         let deadline = clock::now().after(self.upstream.connect_timeout);
         loop {
             if !fresh && let Some(link) = self.take_idle() {

@@ -1,5 +1,6 @@
-//! A write from pass to outcome: the body of the task that owns it.
+//! A write from pass to outcome. Whatever drives this owns the pass.
 
+use super::attend::Slot;
 use super::download::{Download, Part, give_back};
 use super::exchange::{self, Timer};
 use super::failure::Failed;
@@ -16,20 +17,20 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-type Reply = oneshot::Sender<Result<Response<Download>, Failed>>;
+type Reply = Slot<Result<Response<Download>, Failed>>;
 
 /// Runs a write to its end, and ends its pass with what became of it.
 pub(super) async fn run(
-    pool: &Rc<Pool>,
+    pool: Rc<Pool>,
     pass: Pass,
     request: Request<Upload>,
-    progress: &Progress,
+    progress: Rc<Progress>,
     settled_at: SettledAt,
     reply: Reply,
 ) {
-    let (response, link) = match exchange::run(pool, Some(&pass), request, progress).await {
+    let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
         Ok(answer) => answer,
         Err(stopped) => {
             pass.finish(match stopped.closed {
@@ -43,7 +44,7 @@ pub(super) async fn run(
                 why: stopped.why,
                 sent: stopped.closed.is_some(),
             };
-            let _ = reply.send(Err(failed)); // nobody listens where the client has left
+            reply.fill(Err(failed));
             return;
         }
     };
@@ -52,24 +53,17 @@ pub(super) async fn run(
     if progress.is_whole() && settled_at == SettledAt::ResponseHead {
         pass.finish(answered(settles));
         let body = Download::direct(body, link).await;
-        let _ = reply.send(Ok(Response::from_parts(head, body)));
+        reply.fill(Ok(Response::from_parts(head, body)));
         return;
     }
     let (parts, receiver) = mpsc::channel(1);
     let piped = Download::piped(receiver, body.size_hint());
-    let _ = reply.send(Ok(Response::from_parts(head, piped)));
+    reply.fill(Ok(Response::from_parts(head, piped)));
     if progress.is_whole() {
-        to_the_end(
-            pass,
-            body,
-            link,
-            parts,
-            settles,
-            pool.upstream.response_body_timeout,
-        )
-        .await;
+        let patience = pool.upstream.response_body_timeout;
+        Box::pin(to_the_end(pass, body, link, parts, settles, patience)).await;
     } else {
-        early(pass, body, link, parts, progress).await;
+        Box::pin(early(pass, body, link, parts, &progress)).await;
     }
 }
 
