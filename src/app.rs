@@ -180,7 +180,7 @@ impl Gateway {
         let state = admin::State {
             store: Arc::clone(&self.store) as _,
             metrics: Arc::clone(&self.shared.metrics),
-            stop: stop.clone(),
+            stopping: stop.soft(),
         };
         runtime.block_on(async {
             if let Some(listener) = listener {

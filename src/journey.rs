@@ -2,19 +2,20 @@
 //!
 //! Knows the stages and their order; what each does, it does not know.
 
+mod claims;
+mod tally;
+
 use crate::admit::{Denied, Exempt, Gates, Pass, Policy};
 use crate::clock;
 use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
-use crate::extract;
 use crate::fence::{Kind, ResourceKey, Token};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Upstreams};
-use crate::record::{Decision, Metrics, RouteMetrics};
+use crate::record::{Decision, Metrics};
 use crate::refusal::{FENCING_STATUS, Refusal, Why};
-use crate::route::{
-    Class, DESTINATION_TOKEN, End, Key, Match, Reject, Routes, Tree, overrides_path,
-};
+use crate::route::{Class, DESTINATION_TOKEN, Key, Match, Reject, Routes, Tree, overrides_path};
 use bytes::Bytes;
+use claims::Claims;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
@@ -22,6 +23,7 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use std::rc::Rc;
 use std::sync::Arc;
+use tally::Tally;
 
 /// The body of a response: the upstream's, or the gateway's own.
 pub type Reply = Either<Download, Full<Bytes>>;
@@ -120,7 +122,7 @@ impl Worker {
             .classify(&head)
             .map_err(|r| self.rejected(r, tally))?; // 1
         tally.metrics = Arc::clone(&self.policy(&found.route).metrics);
-        let claims = Self::claim(&found, &head)?; // 2 the tokens it shows
+        let claims = Claims::of_request(&found, &head)?; // 2 the tokens it shows
         let permit = self.admit(&found, &claims, tally).await?; // 3 sealed, durable, drained
         self.prepare(&found, &mut head, peer)?; // 4 the head that goes upstream
         let request = Request::from_parts(head, body);
@@ -147,36 +149,6 @@ impl Worker {
             tally.metrics = Arc::clone(&self.policy(&route).metrics);
         }
         why.into()
-    }
-
-    fn claim(found: &Match, head: &Parts) -> Result<Claims, Refusal> {
-        let none = Claims {
-            route: Arc::clone(&found.route),
-            own: None,
-            other: None,
-            bad: None,
-        };
-        if found.keys.is_none() {
-            return Ok(none);
-        }
-        let own = extract::claim(&found.route, &head.headers, found.token.as_deref());
-        let other = match &found.destination {
-            Some(end) if end.own_token => extract::destination_claim(&end.route, &head.headers),
-            _ => own,
-        };
-        match (own, other) {
-            (Ok(own), Ok(other)) => Ok(Claims { own, other, ..none }),
-            (Err(bad), _) | (_, Err(bad)) => {
-                let why = Why::Malformed(bad.to_string());
-                if found.route.mode == Mode::Observe {
-                    return Ok(Claims {
-                        bad: Some(why),
-                        ..none
-                    });
-                }
-                Err(why.into())
-            }
-        }
     }
 
     /// Brings the request through its gates, where it has any.
@@ -349,74 +321,6 @@ impl Worker {
 enum Permit {
     Exempt(Exempt),
     Write(Pass),
-}
-
-/// The tokens that a request shows, and what is needed to spell them.
-struct Claims {
-    route: Arc<Route>,
-    own: Option<Token>,
-    /// The `Destination`'s, where it has its own; else the same.
-    other: Option<Token>,
-    /// Why they cannot be read, where the route only observes.
-    bad: Option<Why>,
-}
-
-impl Claims {
-    const fn of(&self, end: End) -> Option<Token> {
-        match end {
-            End::Request => self.own,
-            End::Destination => self.other,
-        }
-    }
-
-    fn refusal(&self, why: Why) -> Refusal {
-        let token = self.own.map(|token| self.route.format.spell(token));
-        Refusal {
-            why,
-            token,
-            fence: None,
-        }
-    }
-
-    fn disclosed(&self, fence: Token) -> Option<String> {
-        (self.route.disclose_fence && !fence.is_none()).then(|| self.route.format.spell(fence))
-    }
-}
-
-/// Counts a request once, when it is over, under what became of it by then. A client that leaves
-/// before its request was forwarded leaves it unsent.
-struct Tally {
-    metrics: Arc<RouteMetrics>,
-    decision: Decision,
-    observed: bool,
-}
-
-impl Tally {
-    fn new(metrics: &Arc<RouteMetrics>) -> Self {
-        Self {
-            metrics: Arc::clone(metrics),
-            decision: Decision::Unsent,
-            observed: false,
-        }
-    }
-
-    /// The `Fencing-Status` of a forwarded request. Reads and routes that are off have none.
-    fn status(&self, found: &Match) -> Option<HeaderValue> {
-        if found.class == Class::Read || found.route.mode == Mode::Off {
-            return None;
-        }
-        let word = self.decision.word();
-        if !self.observed {
-            return Some(HeaderValue::from_static(word));
-        }
-        HeaderValue::from_str(&format!("{word};observed")).ok()
-    }
-}
-
-impl Drop for Tally {
-    fn drop(&mut self) {
-        self.metrics.count(self.decision);
-    }
 }
 
 fn token_headers(route: &Route) -> Rc<[HeaderName]> {
