@@ -207,6 +207,30 @@ fn a_hole_in_a_file_is_refused() {
     }
 }
 
+/// The engine reads on over such a gap; the tally of the entries does not fit.
+#[test]
+fn a_batch_cut_out_of_the_log_is_refused() {
+    let (_folder, [crashed, _]) = scenes();
+    let log = live_log(&crashed);
+    let bytes = fs::read(crashed.join(&log)).unwrap();
+    // A whole record: checksum (4), length (2), type (1, whole), content. All in the first block.
+    let mut start = 0;
+    let mut cuts = 0;
+    while start + 7 < bytes.len().min(32_000) && bytes[start + 6] == 1 {
+        let length = usize::from(u16::from_le_bytes([bytes[start + 4], bytes[start + 5]]));
+        let end = start + 7 + length;
+        let refused = try_with(&crashed, |path| {
+            fs::write(path.join(&log), [&bytes[..start], &bytes[end..]].concat()).unwrap();
+        });
+        assert!(
+            matches!(refused, Some(OpenError::Damaged { .. })),
+            "cut at {start}: {refused:?}"
+        );
+        (start, cuts) = (end, cuts + 1);
+    }
+    assert!(cuts > 30, "the log is not as expected");
+}
+
 #[test]
 fn a_torn_end_of_the_log_is_let_through() {
     let (_folder, [crashed, _]) = scenes();
