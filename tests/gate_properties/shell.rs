@@ -176,6 +176,11 @@ impl Shell {
     fn forwarded(&self, request: &Request) -> Fate {
         for (at, shown) in request.touches() {
             assert!(self.disk[at].0 >= shown, "forwarded before it was durable");
+            let holders_own = shown == self.origins[at] && self.disk[at].1;
+            assert!(
+                !self.predecessor || holders_own || shown.is_none(),
+                "forwarded while a predecessor's writes may be in flight"
+            );
             let mut others = self.requests.values();
             let overtakes = others.any(|(other, fate)| {
                 *fate == Fate::Flight && other.tokens[at].is_some_and(|lower| lower < shown)

@@ -1,6 +1,6 @@
 //! What must be true of every state, and what some state must show.
 
-use crate::driver::Action;
+use crate::action::Action;
 use crate::world::{Phase, RESOURCES, Setup, World, broken};
 use fencegate::fence::{Token, WriteId};
 use stateright::{Model, Property};

@@ -1,6 +1,7 @@
 //! Every interleaving of a few writers, two gates, a disk and an upstream, with a crash and a failed
 //! commit: the invariants I1 to I6 hold in all of them, and each falls when its rule is taken out.
 
+mod action;
 mod checks;
 mod driver;
 mod world;
@@ -119,6 +120,7 @@ fn one_holder_with_several_writes() {
                 Request::second(3),
             ],
             origins: [1, 0],
+            evictions: false,
             ..three_writers()
         },
     );
@@ -137,7 +139,6 @@ fn a_read_that_raises() {
                 Request::first(3).reading(),
             ],
             origins: [1, 1],
-            crashes: 2,
             ..three_writers()
         },
     );
@@ -171,7 +172,7 @@ fn two_crashes_in_a_row() {
                 Request::first(3),
             ],
             origins: [1, 1],
-            crashes: 3,
+            crashes: 2,
             commit_failures: 2,
             ..three_writers()
         },
