@@ -9,10 +9,7 @@ use crate::admit::{Denial, Denied};
 use crate::fence;
 use crate::forward::{Failed, Failure};
 use crate::record::Decision;
-use http::{HeaderName, StatusCode};
-
-/// The response header that says what the gateway decided.
-pub const FENCING_STATUS: HeaderName = HeaderName::from_static("fencing-status");
+use http::StatusCode;
 
 /// Why a request gets an answer of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -362,6 +359,7 @@ const fn effect(sent: bool) -> &'static str {
 mod tests {
     use super::problem::PROXY_STATUS;
     use super::*;
+    use crate::record::FENCING_STATUS;
     use http::header::RETRY_AFTER;
 
     #[test]

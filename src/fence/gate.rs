@@ -127,6 +127,13 @@ impl Gate {
             && self.sealed.eq_const(self.durable)
     }
 
+    /// Whether leaving memory would make the gate refuse more: with `accept = "newer"`, a token that
+    /// no write has used yet would count as used.
+    #[must_use]
+    pub const fn is_spent(&self) -> bool {
+        self.used || self.sealed.is_none()
+    }
+
     /// Whether the resource has a fence, or a write that is not settled.
     #[must_use]
     pub const fn is_engaged(&self) -> bool {

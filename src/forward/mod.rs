@@ -9,8 +9,8 @@ mod exchange;
 mod failure;
 pub mod headers;
 mod pool;
+mod relay;
 mod upload;
-mod wire;
 mod write;
 
 pub use download::Download;
@@ -19,7 +19,9 @@ pub use failure::{Failed, Failure};
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
 use attend::{Attended, Orphans};
-use http::{HeaderName, Request, Response};
+use http::header::TRANSFER_ENCODING;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use pool::Pool;
 use std::rc::Rc;
@@ -118,7 +120,12 @@ fn stream(
     request: Request<Incoming>,
     token_headers: &Rc<[HeaderName]>,
 ) -> (Request<Upload>, Rc<upload::Progress>) {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    if body.size_hint().exact().is_none() && !body.is_end_stream() {
+        // Said outright: the HTTP library takes a GET without it for one that has no body.
+        head.headers
+            .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     let (upload, progress) = Upload::new(body, Rc::clone(token_headers));
     (Request::from_parts(head, upload), progress)
 }

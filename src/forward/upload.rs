@@ -127,6 +127,7 @@ impl Body for Upload {
                 {
                     trailers.remove(name);
                 }
+                self.progress.finish(); // the HTTP library ends the message here, and asks no more
                 Frame::trailers(trailers)
             }
             Err(frame) => frame,

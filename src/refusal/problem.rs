@@ -1,6 +1,7 @@
 //! A refusal on the wire: an RFC 9457 problem with the headers.
 
-use super::{FENCING_STATUS, Refusal};
+use super::Refusal;
+use crate::record::FENCING_STATUS;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};

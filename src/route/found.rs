@@ -99,7 +99,23 @@ impl From<&'static str> for Reject {
     }
 }
 
+impl Match {
+    /// The route that covers an end of the request.
+    #[must_use]
+    pub fn route_of(&self, end: End) -> &Arc<Route> {
+        match (end, &self.destination) {
+            (End::Destination, Some(destination)) => &destination.route,
+            _ => &self.route,
+        }
+    }
+}
+
 impl Keys {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
     /// One resource.
     pub(super) fn one(first: Key) -> Self {
         Self {

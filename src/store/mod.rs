@@ -36,7 +36,7 @@ mod shared;
 pub use home::Init;
 pub use job::Observer;
 pub use refusal::OpenError;
-pub use rocks::{Handover, RocksStore};
+pub use rocks::{Handover, InForce, RocksStore};
 
 use crate::fence::{ResourceKey, Token};
 use std::sync::Arc;

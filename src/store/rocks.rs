@@ -29,9 +29,29 @@ const QUEUE: usize = 65_536;
 pub struct Handover {
     /// Whether it was left clean: nothing of an earlier run can still take effect.
     pub clean: bool,
-    /// How long what was in flight may still take effect: the largest settle that was in force in any
-    /// run since the last clean state. Zero where `clean`.
+    /// What was in force in any run since the last clean state; nothing where `clean`.
+    pub before: InForce,
+}
+
+/// What the configuration of a run means for the start after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// How long what was in flight may still take effect.
     pub settle: Duration,
+    /// Whether writes below a fence may have been forwarded, so that `drained` in a record does not
+    /// hold.
+    pub lax: bool,
+}
+
+impl InForce {
+    /// What both mean together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            settle: self.settle.max(other.settle),
+            lax: self.lax || other.lax,
+        }
+    }
 }
 
 /// A [`FenceStore`] in a local folder, held by one process at a time.
@@ -61,15 +81,15 @@ impl RocksStore {
 
     /// Opens the store for a run, and reads and checks all of it. Never makes one.
     ///
-    /// `largest_settle` is the largest settle in force in this run. When this returns, it is on disk,
-    /// the clean marker is gone, and the run has a number of its own.
+    /// `now` is in force in this run. When this returns, it is on disk, the clean marker is gone, and
+    /// the run has a number of its own.
     ///
     /// # Errors
     /// [`OpenError`]. On [`OpenError::Damaged`] nothing was written but the engine's log of events.
     pub fn open(
         path: &Path,
         cache_bytes: usize,
-        largest_settle: Duration,
+        now: InForce,
         observer: Arc<dyn Observer>,
     ) -> Result<(Self, Handover), OpenError> {
         let (home, state, mut ledger) = enter(path)?;
@@ -77,21 +97,17 @@ impl RocksStore {
         let engine = Engine::new(path, home.db(), &home.store, cache_bytes);
         let (db, contents) = engine.open(ledger.entry.batch)?;
 
-        let handover = if home.is_clean(state.run) {
-            Handover {
-                clean: true,
-                settle: Duration::ZERO,
-            }
+        let clean = home.is_clean(state.run);
+        let before = if clean {
+            InForce::default()
         } else {
-            Handover {
-                clean: false,
-                settle: state.settle,
-            }
+            state.in_force
         };
+        let handover = Handover { clean, before };
         let run = state.run + 1;
         home.begin(State {
             run,
-            settle: handover.settle.max(largest_settle),
+            in_force: before.and(now),
         })?;
         let synced = contents.tally.batch;
         let entry = Entry { run, batch: synced };

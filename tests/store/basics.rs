@@ -235,7 +235,7 @@ fn held(store: &RocksStore) -> std::sync::mpsc::SyncSender<()> {
 fn what_waits_shares_one_sync() {
     let (_folder, path) = made();
     let sizes = Arc::new(Sizes::default());
-    let (store, _) = RocksStore::open(&path, CACHE, Duration::ZERO, sizes.clone()).unwrap();
+    let (store, _) = RocksStore::open(&path, CACHE, InForce::default(), sizes.clone()).unwrap();
     let release = held(&store);
     let (answer, outcomes) = sync_channel(70_000);
     for token in 1..=500 {

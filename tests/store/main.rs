@@ -10,7 +10,9 @@ mod trouble;
 
 use fencegate::clock;
 use fencegate::fence::{ResourceKey, Token};
-use fencegate::store::{Error, FenceStore, Handover, Init, OpenError, Raise, Record, RocksStore};
+use fencegate::store::{
+    Error, FenceStore, Handover, InForce, Init, OpenError, Raise, Record, RocksStore,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ fn made() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn try_open(path: &Path) -> Result<(RocksStore, Handover), OpenError> {
-    RocksStore::open(path, CACHE, Duration::ZERO, Arc::new(()))
+    RocksStore::open(path, CACHE, InForce::default(), Arc::new(()))
 }
 
 fn open(path: &Path) -> RocksStore {

@@ -6,7 +6,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// One run with that settle; gives back what it was handed over.
 fn run(path: &Path, settle: u32, close: Option<bool>) -> Handover {
-    let (store, handover) = RocksStore::open(path, CACHE, SECOND * settle, Arc::new(())).unwrap();
+    let (store, handover) = RocksStore::open(
+        path,
+        CACHE,
+        InForce {
+            settle: SECOND * settle,
+            lax: false,
+        },
+        Arc::new(()),
+    )
+    .unwrap();
     if let Some(clean) = close {
         store.close(clean).unwrap();
     }
@@ -21,7 +30,10 @@ const CLEAN: Handover = Handover {
 fn unclean(settle: u32) -> Handover {
     Handover {
         clean: false,
-        settle: SECOND * settle,
+        before: InForce {
+            settle: SECOND * settle,
+            lax: false,
+        },
     }
 }
 

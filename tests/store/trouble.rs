@@ -109,7 +109,7 @@ fn writes_that_are_forbidden_and_allowed_again() {
 fn child_without_writes() {
     let Some(path) = place() else { return };
     let failures = Arc::new(Failures::default());
-    let (store, _) = RocksStore::open(&path, CACHE, Duration::ZERO, failures.clone()).unwrap();
+    let (store, _) = RocksStore::open(&path, CACHE, InForce::default(), failures.clone()).unwrap();
     raise_for(&store, &[("a", 5)], Some("files")).unwrap();
     let free = getrlimit(Resource::Fsize);
     for token in [6, 7] {
@@ -156,7 +156,7 @@ fn child_on_a_small_disk() {
     let Some(path) = place() else { return };
     assert_eq!(RocksStore::init(&path).unwrap(), Init::Created);
     let failures = Arc::new(Failures::default());
-    let (store, _) = RocksStore::open(&path, CACHE, Duration::ZERO, failures.clone()).unwrap();
+    let (store, _) = RocksStore::open(&path, CACHE, InForce::default(), failures.clone()).unwrap();
     let long = "k".repeat(1500);
     let mut highest = 1;
     raise(&store, &long, highest).unwrap();

@@ -1,14 +1,14 @@
-//! The socket under an upstream connection: what reached it, and when it closed.
-//!
-//! Shared with the pool, so that the owner of an exchange can close the descriptor at once, whatever
-//! the HTTP library still holds.
+//! A TCP connection whose handle is shared: with the HTTP library, which reads and writes, and with
+//! whoever must see what reached it, whether the other side is still there, or close it at once.
 
 use crate::clock::{self, Time};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A handle on the socket. Clones share it.
+/// A handle on a connection. Clones share it; the last one dropped closes it.
 #[derive(Clone)]
-pub(super) struct Wire(Rc<Socket>);
+pub struct Socket(Rc<Inner>);
 
-struct Socket {
+struct Inner {
     io: RefCell<Option<TokioIo<TcpStream>>>,
     /// Bytes that the kernel took from us, over the connection's life.
     sent: Cell<u64>,
@@ -29,9 +29,22 @@ struct Socket {
     closed_at: Cell<Option<Time>>,
 }
 
-impl Wire {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self(Rc::new(Socket {
+impl Socket {
+    /// A connection that ends with RST unless it is told otherwise. That holds from the start, since
+    /// the kernel of a process which is killed still delivers what lies in its send buffers.
+    #[must_use]
+    pub fn abortive(stream: TcpStream) -> Self {
+        let socket = Self::orderly(stream);
+        socket.be_polite(false);
+        socket
+    }
+
+    /// A connection that ends with FIN.
+    #[must_use]
+    pub fn orderly(stream: TcpStream) -> Self {
+        // Without it small messages are only slower.
+        let _ = stream.set_nodelay(true);
+        Self(Rc::new(Inner {
             io: RefCell::new(Some(TokioIo::new(stream))),
             sent: Cell::new(0),
             polite: Cell::new(true),
@@ -40,28 +53,30 @@ impl Wire {
     }
 
     /// How many bytes reached the socket so far.
-    pub(super) fn sent(&self) -> u64 {
+    #[must_use]
+    pub fn sent(&self) -> u64 {
         self.0.sent.get()
     }
 
-    /// How the connection ends should it be dropped now: with FIN between exchanges, with RST within
-    /// one.
-    pub(super) fn be_polite(&self, polite: bool) {
-        self.0.polite.set(polite);
+    /// How the connection ends: with FIN, or with RST so that nothing in the send buffer is delivered
+    /// later.
+    pub fn be_polite(&self, polite: bool) {
+        if self.0.polite.replace(polite) != polite
+            && let Some(io) = self.0.io.borrow().as_ref()
+        {
+            // Where it fails the connection ends in order: worse for an upstream, no worse for the
+            // settle, which runs from the close either way.
+            let linger = if polite { None } else { Some(Duration::ZERO) };
+            let _ = SockRef::from(io.inner()).set_linger(linger);
+        }
     }
 
     /// Closes the descriptor now, and says when that was.
-    pub(super) fn close(&self) -> Time {
+    pub fn close(&self) -> Time {
         if let Ok(mut io) = self.0.io.try_borrow_mut()
             && let Some(io) = io.take()
         {
-            let stream = io.into_inner();
-            if !self.0.polite.get() {
-                // A failure leaves an orderly close: worse for the upstream, no worse for the
-                // settle, which runs from the close either way.
-                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            }
-            drop(stream);
+            drop(io);
             self.0.closed_at.set(Some(clock::now()));
         }
         self.0.closed_at.get().unwrap_or_else(clock::now)
@@ -69,7 +84,8 @@ impl Wire {
 
     /// Whether the other side has closed, or has sent what nobody asked for. Asks the kernel only
     /// where the runtime has heard of something.
-    pub(super) fn is_stale(&self) -> bool {
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
         let io = self.0.io.borrow();
         let Some(io) = io.as_ref() else { return true };
         let mut context = Context::from_waker(Waker::noop());
@@ -83,6 +99,35 @@ impl Wire {
             RecvFlags::PEEK | RecvFlags::DONTWAIT,
         );
         !matches!(peeked, Err(rustix::io::Errno::AGAIN))
+    }
+
+    /// Whether the other side has closed or reset its end, whatever it sent before. Asks the kernel.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let io = self.0.io.borrow();
+        let Some(io) = io.as_ref() else { return true };
+        let wanted = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut fds = [PollFd::new(io.inner(), wanted)];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
+        polled.is_err() || fds[0].revents().intersects(wanted)
+    }
+
+    /// Ends our side, and for a while reads and drops what the other side still sends, so that it gets
+    /// to read what was sent to it: a reset would take that away. Bounded in time.
+    pub async fn linger(&self, patience: Duration) {
+        let mut dropped = [0_u8; 16 * 1024];
+        let end = async {
+            let mut io = self.clone();
+            let _ = poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)).await;
+            loop {
+                let mut buffer = ReadBuf::new(&mut dropped);
+                let read = poll_fn(|cx| Pin::new(&mut io).poll_read(cx, buffer.unfilled())).await;
+                if read.is_err() || buffer.filled().is_empty() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, end).await;
     }
 
     fn with_io<T>(
@@ -103,7 +148,7 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -113,7 +158,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -143,15 +188,5 @@ impl Write for Wire {
             return Poll::Ready(Ok(())); // within an exchange only `close` ends it, with RST
         }
         self.with_io(|io| io.poll_shutdown(cx))
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Some(io) = self.io.borrow().as_ref()
-            && !self.polite.get()
-        {
-            let _ = SockRef::from(io.inner()).set_linger(Some(Duration::ZERO));
-        }
     }
 }
