@@ -8,10 +8,9 @@ use fencegate::fence::{Accept, Effect, Gate, Kind, Missing, Refusal, Rules, Toke
 pub fn ask(gate: &mut Gate, id: u64, shown: u64, rules: &Rules) -> Result<bool, Refusal> {
     let token = token(shown);
     let entry = crossing::arrive(
-        &mut [Crossing { gate, token }],
+        &mut [Crossing { gate, token, rules }],
         WriteId(id),
         Kind::Write,
-        rules,
     );
     entry.map(|entry| entry.forwarded)
 }
@@ -47,6 +46,7 @@ fn accept_newer_refuses_a_token_whose_effect_a_later_unsent_write_shared() {
     let crossing = Crossing {
         gate: &mut gate,
         token: token(5),
+        rules: &rules(),
     };
     assert!(crossing::proceed(&mut [crossing], WriteId(1)));
     assert_eq!(ask(&mut gate, 2, 5, &rules()), Ok(true));
@@ -69,6 +69,7 @@ fn accept_newer_admits_again_a_token_whose_only_write_was_unsent() {
     let crossing = Crossing {
         gate: &mut gate,
         token: token(5),
+        rules: &rules(),
     };
     assert!(crossing::proceed(&mut [crossing], WriteId(2)));
     assert_eq!(ask(&mut gate, 4, 5, &newer), Err(Refusal::Replayed));
@@ -80,6 +81,7 @@ fn accept_newer_admits_again_a_token_whose_only_write_was_unsent() {
 
 #[test]
 fn waiting_is_bounded_at_an_open_gate_too() {
+    let usual = rules();
     let mut open = gate(5, true, false);
     for id in 0..10 {
         let mut closed = gate(4, true, false);
@@ -87,19 +89,51 @@ fn waiting_is_bounded_at_an_open_gate_too() {
             Crossing {
                 gate: &mut open,
                 token: token(5),
+                rules: &usual,
             },
             Crossing {
                 gate: &mut closed,
                 token: token(5),
+                rules: &usual,
             },
         ];
-        let said = crossing::arrive(&mut crossings, WriteId(id), Kind::Write, &rules());
+        let said = crossing::arrive(&mut crossings, WriteId(id), Kind::Write);
         assert_eq!(
             said.is_ok(),
             id < MAX_WAITING as u64,
             "each waits for the other gate"
         );
         assert_eq!(said.is_err(), closed == gate(4, true, false));
+    }
+}
+
+#[test]
+fn several_resources_are_judged_each_by_its_own_rules() {
+    let lax = Rules {
+        missing: Missing::Allow,
+        ..rules()
+    };
+    let bounded = Rules {
+        max_advance: Some(10),
+        ..rules()
+    };
+    for (shown, refusal) in [(0, Refusal::Missing), (100, Refusal::TooFar)] {
+        let (mut a, mut b) = (gate(4, true, false), gate(4, true, false));
+        let mut crossings = [
+            Crossing {
+                gate: &mut a,
+                token: token(shown),
+                rules: &lax,
+            },
+            Crossing {
+                gate: &mut b,
+                token: token(shown),
+                rules: &bounded,
+            },
+        ];
+        let said = crossing::arrive(&mut crossings, WriteId(1), Kind::Write);
+        assert_eq!(said, Err(refusal));
+        assert_eq!(a, gate(4, true, false), "nothing was sealed");
     }
 }
 
@@ -128,8 +162,9 @@ fn mode_observe_never_claims_a_drain() {
     let crossing = Crossing {
         gate: &mut gate,
         token: token(5),
+        rules: &rules(),
     };
-    let (said, raised) = crossing::observe(&mut [crossing], WriteId(1), Kind::Write, &rules());
+    let (said, raised) = crossing::observe(&mut [crossing], WriteId(1), Kind::Write, None);
     assert!(said.is_ok() && raised);
     // A stale write may be forwarded at any time from now on.
     let commit = Effect::Commit {

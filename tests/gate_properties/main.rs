@@ -212,9 +212,10 @@ proptest! {
         let mut gate = gate(fence, true, false);
         for (id, shown) in (0..).zip(shown) {
             let before = gate.fence();
-            let crossing = Crossing { gate: &mut gate, token: token(shown) };
+            let rules = &rules();
+            let crossing = Crossing { gate: &mut gate, token: token(shown), rules };
             let (said, raised) =
-                crossing::observe(&mut [crossing], WriteId(id), Kind::Write, &rules());
+                crossing::observe(&mut [crossing], WriteId(id), Kind::Write, None);
             let stale = token(shown) < before;
             prop_assert_eq!(said, if stale { Err(Refusal::Stale) } else { Ok(()) });
             prop_assert_eq!(raised, token(shown) > before);

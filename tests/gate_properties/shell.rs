@@ -144,7 +144,7 @@ impl Shell {
         let id = WriteId(self.requests.len() as u64);
         let before = self.gates.clone();
         let mut crossings = crossings(&mut self.gates, request);
-        let verdict = crossing::arrive(&mut crossings, id, request.kind, &request.rules);
+        let verdict = crossing::arrive(&mut crossings, id, request.kind);
         let fate = match verdict {
             Err(refusal) => {
                 assert_eq!(self.gates, before, "a refusal changed a gate");
@@ -295,10 +295,11 @@ impl Shell {
     }
 }
 
-pub fn crossings<'a>(gates: &'a mut [Gate; GATES], request: &Request) -> Vec<Crossing<'a>> {
+pub fn crossings<'a>(gates: &'a mut [Gate; GATES], request: &'a Request) -> Vec<Crossing<'a>> {
+    let rules = &request.rules;
     let pairs = gates.iter_mut().zip(request.tokens);
     pairs
-        .filter_map(|(gate, token)| token.map(|token| Crossing { gate, token }))
+        .filter_map(|(gate, token)| token.map(|token| Crossing { gate, token, rules }))
         .collect()
 }
 

@@ -86,9 +86,10 @@ impl Setup {
     }
 
     fn crossings<'a>(&self, gates: &'a mut [Gate; RESOURCES], i: usize) -> Vec<Crossing<'a>> {
+        let rules = self.requests[i].rules();
         let pairs = gates.iter_mut().zip(self.requests[i].tokens);
         pairs
-            .filter_map(|(gate, token)| token.map(|token| Crossing { gate, token }))
+            .filter_map(|(gate, token)| token.map(|token| Crossing { gate, token, rules }))
             .collect()
     }
 
@@ -101,7 +102,7 @@ impl Setup {
             return self.forward(world, i);
         }
         let mut crossings = self.crossings(&mut world.gates, i);
-        let entry = crossing::arrive(&mut crossings, write_id(i), request.kind, request.rules());
+        let entry = crossing::arrive(&mut crossings, write_id(i), request.kind);
         match entry {
             Err(_) => world.phases[i] = Phase::Done,
             Ok(entry) => {

@@ -24,7 +24,10 @@ fn run(path: &Path, settle: u32, close: Option<bool>) -> Handover {
 
 const CLEAN: Handover = Handover {
     clean: true,
-    settle: Duration::ZERO,
+    before: InForce {
+        settle: Duration::ZERO,
+        lax: false,
+    },
 };
 
 fn unclean(settle: u32) -> Handover {
@@ -177,4 +180,24 @@ fn an_unfinished_init_is_taken_up() {
     assert!(matches!(try_open(&path), Err(OpenError::Missing { .. })));
     assert_eq!(RocksStore::init(&path).unwrap(), Init::Created);
     assert_eq!(run(&path, 1, None), CLEAN);
+}
+
+#[test]
+fn that_a_run_was_lax_is_known_until_the_next_clean_state() {
+    let (_folder, path) = made();
+    let run = |lax: bool, clean: Option<bool>| {
+        let now = InForce {
+            settle: SECOND,
+            lax,
+        };
+        let (store, handover) = RocksStore::open(&path, CACHE, now, Arc::new(())).unwrap();
+        if let Some(clean) = clean {
+            store.close(clean).unwrap();
+        }
+        handover.before.lax
+    };
+    assert!(!run(true, None));
+    assert!(run(false, None), "the run before was lax");
+    assert!(run(false, Some(true)), "nothing was clean in between");
+    assert!(!run(false, Some(true)));
 }
