@@ -136,9 +136,10 @@ impl Source {
                     encode(prefix),
                     after.unwrap_or_default()
                 );
-                let asked = tokio::time::timeout(PATIENCE, ask(*address, &target));
+                // The timer is made inside, where there is a runtime to fire it.
+                let asked = async { tokio::time::timeout(PATIENCE, ask(*address, &target)).await };
                 let body = runtime
-                    .block_on(async { asked.await })
+                    .block_on(asked)
                     .map_err(|_| anyhow!("the gateway at {address} does not answer"))??;
                 serde_json::from_slice(&body)
                     .with_context(|| format!("what answers at {address} is no fencegate"))
