@@ -8,14 +8,14 @@ use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
 use crate::extract;
 use crate::fence::{Kind, ResourceKey, Token};
 use crate::forward::headers::{self, Peer};
-use crate::forward::{Download, Upstreams};
+use crate::forward::{self, Download, Upstreams};
 use crate::record::{Decision, Metrics, RouteMetrics};
 use crate::refusal::{FENCING_STATUS, Refusal, Why};
 use crate::route::{
     Class, DESTINATION_TOKEN, End, Key, Match, PATH_OVERRIDES, Reject, Routes, Tree,
 };
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use http_body_util::{Either, Full};
@@ -91,9 +91,16 @@ impl Worker {
         request: Request<Incoming>,
     ) -> Response<Reply> {
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
-        match self.travel(&peer, request, &mut tally).await {
+        let (head, body) = request.into_parts();
+        // A client that waits to be asked for its body reads first.
+        let sends = !head.headers.contains_key(EXPECT);
+        let mut body = Some(body);
+        match self.travel(&peer, head, &mut body, &mut tally).await {
             Ok(response) => response,
             Err(refusal) => {
+                if let Some(body) = body.filter(|_| sends) {
+                    forward::linger(body);
+                }
                 tally.decision = refusal.why.decision();
                 refusal
                     .response(&self.shared.settings.server.problem_base)
@@ -105,10 +112,10 @@ impl Worker {
     async fn travel(
         &self,
         peer: &Peer,
-        request: Request<Incoming>,
+        mut head: Parts,
+        body: &mut Option<Incoming>,
         tally: &mut Tally,
     ) -> Result<Response<Reply>, Refusal> {
-        let (mut head, body) = request.into_parts();
         let found = self
             .shared
             .routes
@@ -118,6 +125,9 @@ impl Worker {
         let claims = self.claim(&found, &head)?; // 2 the tokens it shows
         let permit = self.admit(&found, &claims, tally).await?; // 3 sealed, durable, drained
         self.prepare(&found, &mut head, peer)?; // 4 the head that goes upstream
+        let Some(body) = body.take() else {
+            return Err(Why::Malformed("the body is gone".into()).into());
+        };
         let request = Request::from_parts(head, body);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
         headers::inbound(response.headers_mut());

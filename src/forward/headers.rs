@@ -1,7 +1,7 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
 use http::header::{
-    CONNECTION, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use std::net::IpAddr;
@@ -40,15 +40,13 @@ impl Peer {
     }
 }
 
-/// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
-/// is ours to say anew.
+/// Turns a client's headers into those that go upstream. `TE: trailers` is ours to say anew.
 pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
     let wants_trailers = headers
         .get_all(TE)
         .iter()
         .any(|v| v.as_bytes() == b"trailers");
     strip_hop_by_hop(headers);
-    headers.remove(EXPECT);
     headers.remove(PROXY_AUTHORIZATION);
     if wants_trailers {
         headers.insert(TE, TRAILERS);
@@ -116,7 +114,6 @@ mod tests {
             ("te", "gzip"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "websocket"),
-            ("expect", "100-continue"),
             ("proxy-authorization", "Basic x"),
             ("x-kept", "2"),
         ]);

@@ -7,6 +7,7 @@ mod download;
 mod exchange;
 mod failure;
 pub mod headers;
+mod linger;
 mod pool;
 mod upload;
 mod wire;
@@ -14,9 +15,11 @@ mod write;
 
 pub use download::Download;
 pub use failure::{Failed, Failure};
+pub use linger::linger;
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
+use http::header::EXPECT;
 use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
 use pool::Pool;
@@ -67,10 +70,13 @@ impl Upstreams {
                     Download::direct(body, link).await,
                 ))
             }
-            Err(stopped) => Err(Failed {
-                why: stopped.why,
-                sent: stopped.closed.is_some(),
-            }),
+            Err(stopped) => {
+                progress.linger();
+                Err(Failed {
+                    why: stopped.why,
+                    sent: stopped.closed.is_some(),
+                })
+            }
         }
     }
 
@@ -109,7 +115,9 @@ fn stream(
     request: Request<Incoming>,
     token_headers: &Rc<[HeaderName]>,
 ) -> (Request<Upload>, Rc<upload::Progress>) {
-    let (head, body) = request.into_parts();
-    let (upload, progress) = Upload::new(body, Rc::clone(token_headers));
+    let (mut head, body) = request.into_parts();
+    // Answered here, as soon as the body is asked for.
+    let awaits_continue = head.headers.remove(EXPECT).is_some();
+    let (upload, progress) = Upload::new(body, Rc::clone(token_headers), awaits_continue);
     (Request::from_parts(head, upload), progress)
 }

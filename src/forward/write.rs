@@ -44,7 +44,7 @@ pub(super) async fn run(
                 sent: stopped.closed.is_some(),
             };
             let _ = reply.send(Err(failed)); // nobody listens where the client has left
-            return;
+            return progress.linger();
         }
     };
     let settles = !pool.upstream.unsettled_status.contains(&response.status());
@@ -101,6 +101,8 @@ async fn early(
         whole: false,
         since,
     });
+    drop(relay);
+    progress.linger();
 }
 
 /// The write counts as answered at the end of its response. Superseded, it is detached from its
