@@ -8,7 +8,7 @@ fn each_request_is_counted_once() {
     const OTHERS: [&str; 4] = ["raised", "admitted", "passed", "outcome-unknown"];
     let w = World::with(|c| {
         c.route("max_waiting", "1")
-            .route("drain_timeout", "\"600ms\"")
+            .route("drain_timeout", "\"2500ms\"")
             .route("max_advance", "1000")
             .upstream("settle", "\"10ms\"")
     });

@@ -117,11 +117,14 @@ fn idle_gates_leave_memory_and_the_fence_holds() {
         assert!(!house.write(&on, name, 4), "k{name} forgot its fence");
         assert!(house.write(&on, name, 5));
     }
-    held.unwrap_or_else(|_| panic!("refused"))
-        .finish(Outcome::Unknown {
+    let held = held.unwrap_or_else(|denied| panic!("{denied:?}"));
+    // Inside a runtime, which must outlive the settle.
+    on.block_on(async {
+        held.finish(Outcome::Unknown {
             whole: true,
             since: clock::now(),
         });
+    });
     house.gates.sweep();
     house.gates.sweep();
     assert!(house.gates.len() <= 1, "only what is unsettled may stay");

@@ -96,7 +96,7 @@ fn observe_says_what_would_have_been() {
         assert!((w.rejections(reason) - 1.0).abs() < 0.1, "{reason}");
     }
     assert_eq!(w.fence("files/a").unwrap().0, "6");
-    assert_eq!(w.up.whole().len(), 7);
+    assert_eq!(w.up.whole().len(), 8, "seven writes and a read");
 }
 
 #[test]
