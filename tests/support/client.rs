@@ -106,8 +106,25 @@ impl Client {
         }
     }
 
+    /// Reads all that still comes until the connection ends, in order or not.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+        while let Ok(length @ 1..) = self.stream.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..length]);
+        }
+        all
+    }
+
+    /// Reads so many bytes and lets them go.
     #[track_caller]
-    fn head(&mut self) -> (u16, Vec<(String, String)>) {
+    pub fn skip(&mut self, count: u64) {
+        let skipped = std::io::copy(&mut (&mut self.stream).take(count), &mut std::io::sink());
+        assert_eq!(skipped.unwrap(), count, "the connection ended early");
+    }
+
+    /// Reads the head of a response: its status and headers.
+    #[track_caller]
+    pub fn head(&mut self) -> (u16, Vec<(String, String)>) {
         let first = self.line();
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.unwrap_or_else(|| panic!("not a status line: {first:?}"));

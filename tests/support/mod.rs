@@ -24,6 +24,7 @@ pub use client::{Client, Response};
 /// are short, so that tests are.
 pub struct Config {
     sections: BTreeMap<&'static str, BTreeMap<String, String>>,
+    more: String,
 }
 
 impl Config {
@@ -32,6 +33,7 @@ impl Config {
         let url = format!("\"http://127.0.0.1:{upstream_port}\"");
         let mut config = Self {
             sections: BTreeMap::new(),
+            more: String::new(),
         };
         for (section, key, value) in [
             ("[store]", "engine", "\"rocksdb\""),
@@ -70,6 +72,21 @@ impl Config {
         self
     }
 
+    /// Takes a key of the upstream out.
+    pub fn upstream_without(mut self, key: &str) -> Self {
+        if let Some(upstream) = self.sections.get_mut("[upstreams.files]") {
+            upstream.remove(key);
+        }
+        self
+    }
+
+    /// Adds further routes or upstreams, as TOML.
+    pub fn more(mut self, toml: &str) -> Self {
+        self.more.push_str(toml);
+        self.more.push('\n');
+        self
+    }
+
     fn set(&mut self, section: &'static str, key: &str, value: &str) {
         self.sections
             .entry(section)
@@ -85,7 +102,7 @@ impl Config {
                 writeln!(text, "{key} = {value}").unwrap();
             }
         }
-        text
+        text + &self.more
     }
 }
 
@@ -210,6 +227,31 @@ impl Gateway {
                     .status
                     == 200
         });
+    }
+
+    /// Runs a command on its configuration, whether it runs or not. Gives the exit code and all that
+    /// the command said.
+    #[track_caller]
+    pub fn command(&self, args: &[&str]) -> (Option<i32>, String) {
+        let mut command = command(self.folder.path(), args[0]);
+        let output = command.args(&args[1..]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.code(), said)
+    }
+
+    /// Rewrites a part of its configuration, for the next start.
+    #[track_caller]
+    pub fn edit(&self, from: &str, to: &str) {
+        let file = config_file(self.folder.path());
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(from), "no {from:?} in the configuration");
+        fs::write(file, text.replace(from, to)).unwrap();
+    }
+
+    /// A file in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// What it has said so far.

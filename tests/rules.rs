@@ -1,0 +1,36 @@
+//! Black-box tests of the rules: each is named after the rule of the protocol, or the row of the
+//! interface, that it would fail without. The gateway runs as a process before a recording upstream.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_methods)] // tests wait in real time
+
+mod support;
+
+#[path = "rules/answers.rs"]
+mod answers;
+#[path = "rules/commands.rs"]
+mod commands;
+#[path = "rules/durability.rs"]
+mod durability;
+#[path = "rules/eviction.rs"]
+mod eviction;
+#[path = "rules/exchange.rs"]
+mod exchange;
+#[path = "rules/headers.rs"]
+mod headers;
+#[path = "rules/methods.rs"]
+mod methods;
+#[path = "rules/modes.rs"]
+mod modes;
+#[path = "rules/order.rs"]
+mod order;
+#[path = "rules/poison.rs"]
+mod poison;
+#[path = "rules/resources.rs"]
+mod resources;
+#[path = "rules/tokens.rs"]
+mod tokens;
+#[path = "rules/upstream.rs"]
+mod upstream;
+#[path = "rules/world.rs"]
+mod world;
