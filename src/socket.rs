@@ -26,6 +26,8 @@ struct Inner {
     sent: Cell<u64>,
     /// Whether to end with FIN; else with RST, so that nothing in the send buffer is delivered.
     polite: Cell<bool>,
+    /// It was made to end with FIN; else that must be asked for before the close.
+    orderly: bool,
     closed_at: Cell<Option<Time>>,
 }
 
@@ -34,20 +36,26 @@ impl Socket {
     /// the kernel of a process which is killed still delivers what lies in its send buffers.
     #[must_use]
     pub fn abortive(stream: TcpStream) -> Self {
-        let socket = Self::orderly(stream);
-        socket.be_polite(false);
-        socket
+        // Where it fails the connection ends in order: worse for an upstream, no worse for the settle,
+        // which runs from the close either way.
+        let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+        Self::new(stream, false)
     }
 
     /// A connection that ends with FIN.
     #[must_use]
     pub fn orderly(stream: TcpStream) -> Self {
+        Self::new(stream, true)
+    }
+
+    fn new(stream: TcpStream, orderly: bool) -> Self {
         // Without it small messages are only slower.
         let _ = stream.set_nodelay(true);
         Self(Rc::new(Inner {
             io: RefCell::new(Some(TokioIo::new(stream))),
             sent: Cell::new(0),
-            polite: Cell::new(true),
+            orderly,
+            polite: Cell::new(orderly),
             closed_at: Cell::new(None),
         }))
     }
@@ -58,17 +66,10 @@ impl Socket {
         self.0.sent.get()
     }
 
-    /// How the connection ends: with FIN, or with RST so that nothing in the send buffer is delivered
-    /// later.
+    /// How the connection ends when it is closed here: with FIN, or with RST so that nothing in the
+    /// send buffer is delivered later.
     pub fn be_polite(&self, polite: bool) {
-        if self.0.polite.replace(polite) != polite
-            && let Some(io) = self.0.io.borrow().as_ref()
-        {
-            // Where it fails the connection ends in order: worse for an upstream, no worse for the
-            // settle, which runs from the close either way.
-            let linger = if polite { None } else { Some(Duration::ZERO) };
-            let _ = SockRef::from(io.inner()).set_linger(linger);
-        }
+        self.0.polite.set(polite);
     }
 
     /// Closes the descriptor now, and says when that was.
@@ -76,6 +77,7 @@ impl Socket {
         if let Ok(mut io) = self.0.io.try_borrow_mut()
             && let Some(io) = io.take()
         {
+            self.0.say_goodbye(&io);
             drop(io);
             self.0.closed_at.set(Some(clock::now()));
         }
@@ -188,5 +190,21 @@ impl Write for Socket {
             return Poll::Ready(Ok(())); // within an exchange only `close` ends it, with RST
         }
         self.with_io(|io| io.poll_shutdown(cx))
+    }
+}
+
+impl Inner {
+    fn say_goodbye(&self, io: &TokioIo<TcpStream>) {
+        if self.polite.get() && !self.orderly {
+            let _ = SockRef::from(io.inner()).set_linger(None);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(io) = self.io.borrow().as_ref() {
+            self.say_goodbye(io);
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
-use crate::record::FENCING_STATUS;
 use crate::route::overrides_path;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, VIA,
 };
+use smallvec::SmallVec;
 use std::net::IpAddr;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -62,15 +60,7 @@ fn strip_outbound(headers: &mut HeaderMap) {
         .get_all(TE)
         .iter()
         .any(|v| v.as_bytes() == b"trailers");
-    strip_hop_by_hop(headers);
-    let dropped: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| stays_here(name) || overrides_path(name))
-        .cloned()
-        .collect();
-    for name in dropped {
-        headers.remove(name);
-    }
+    strip(headers, |name| stays_here(name) || overrides_path(name));
     if wants_trailers {
         headers.insert(TE, TRAILERS);
         headers.insert(CONNECTION, TE_NAME);
@@ -90,9 +80,7 @@ pub fn inbound(headers: &mut HeaderMap) {
         if headers.contains_key(TRANSFER_ENCODING) {
             headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
         }
-        strip_hop_by_hop(headers);
-        headers.remove(PROXY_AUTHENTICATE);
-        headers.remove(FENCING_STATUS); // ours to say
+        strip(headers, stays_here);
     }
     headers.append(VIA, VIA_US);
 }
@@ -115,23 +103,30 @@ fn stays_here(name: &HeaderName) -> bool {
     )
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .flat_map(|value| value.as_bytes().split(|&b| b == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            .collect();
-        for name in named {
+/// Removes what is to be dropped, and what `Connection` names.
+fn strip(headers: &mut HeaderMap, drop: impl Fn(&HeaderName) -> bool) {
+    let mut dropped: SmallVec<[HeaderName; 8]> =
+        headers.keys().filter(|name| drop(name)).cloned().collect();
+    for value in headers.get_all(CONNECTION) {
+        for option in value.as_bytes().split(|&b| b == b',') {
+            let option = option.trim_ascii();
+            let plain = ["keep-alive", "close"];
+            if plain
+                .iter()
+                .any(|p| option.eq_ignore_ascii_case(p.as_bytes()))
+            {
+                continue; // most say no more than this
+            }
             // What a message cannot do without is not its sender's to take away.
-            if name != HOST && name != CONTENT_LENGTH {
-                headers.remove(name);
+            if let Ok(name) = HeaderName::from_bytes(option)
+                && name != HOST
+                && name != CONTENT_LENGTH
+            {
+                dropped.push(name);
             }
         }
-        headers.remove(CONNECTION);
     }
-    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+    for name in dropped {
         headers.remove(name);
     }
 }
