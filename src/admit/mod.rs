@@ -236,9 +236,10 @@ impl Place<'_> {
                 verdict = self.ticket.verdict() => return self.decide(verdict),
                 () = clock::sleep_until(until.min(end)) => {}
             }
-            if until.has_passed() {
-                steps::take_over(self.gates, self.ticket);
-            }
+        }
+        // Also where it has ended since the request arrived: then nobody else may say so.
+        if self.gates.tenure.waits_until().is_none() {
+            steps::take_over(self.gates, self.ticket);
         }
         tokio::select! {
             biased;
