@@ -18,12 +18,14 @@ fn whole_is_when_the_last_byte_was_handed_over() {
         let ask = w.put(token);
         let mut client = if chunked {
             let mut client = ask.header("Transfer-Encoding", "chunked").open();
-            client.send_chunk(&[b'x'; 20_000]);
+            client.send_chunk(&[b'x'; 10_000]);
+            client.send_chunk(&[b'x'; 10_000]);
             client.send_chunk(b"");
             client
         } else {
             let mut client = ask.header("Content-Length", "20000").open();
-            client.send(&[b'x'; 20_000]);
+            client.send(&[b'x'; 10_000]);
+            client.send(&[b'x'; 10_000]);
             client
         };
         w.up.head(&older);
