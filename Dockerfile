@@ -20,7 +20,7 @@ COPY src src
 RUN --mount=type=cache,target=/build/target \
     --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked --bin fencegate \
- && cp target/release/fencegate /fencegate
+ && strip --strip-debug -o /fencegate target/release/fencegate
 
 FROM debian:bookworm-slim
 RUN apt-get update \

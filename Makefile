@@ -58,7 +58,7 @@ lint: ## Format, clippy and rustdoc, all without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FLAGS) --no-deps --document-private-items
 
 unit: ## The tests of the crate
-	$(CARGO) test $(FLAGS)
+	$(CARGO) test $(FLAGS) --no-fail-fast
 
 deny: ## Licences, bans and sources of the dependencies
 	@command -v cargo-deny >/dev/null || \

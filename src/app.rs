@@ -11,7 +11,7 @@ use crate::lifecycle::Stop;
 use crate::listen::{self, BindError, Bound, Limits};
 use crate::record::Metrics;
 use crate::route::Routes;
-use crate::store::{FenceStore, Observer, OpenError, RocksStore};
+use crate::store::{FenceStore, InForce, Observer, OpenError, RocksStore};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,26 +77,28 @@ impl Gateway {
         let metrics = Metrics::new(&names, &upstreams).map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
+        let now = InForce {
+            settle: settings.largest_settle(),
+            lax: settings.is_lax(),
+        };
+        let (store, handover) =
+            RocksStore::open(&settings.store.path, settings.store.cache, now, watcher)?;
+        // Only now is the store ours: whoever had it before has let go of its writes.
         let since = clock::now();
-        let (store, handover) = RocksStore::open(
-            &settings.store.path,
-            settings.store.cache,
-            settings.largest_settle(),
-            watcher,
-        )?;
         if !handover.clean {
             tracing::warn!(
-                settle = ?handover.settle,
+                settle = ?handover.before.settle,
                 "the last run did not end clean: raises wait until its writes are settled"
             );
         }
-        let tenure = Tenure::new(since, handover.clean, handover.settle);
+        let before = handover.before;
+        let tenure = Tenure::new(since, handover.clean, before.settle, before.lax);
         let bound = bind(&settings);
         let (listeners, admin) = match bound {
             Ok(bound) => bound,
             Err(error) => {
                 store
-                    .close(tenure.waits_until().is_none())
+                    .close(!tenure.has_predecessor())
                     .map_err(Error::Close)?;
                 return Err(error.into());
             }
@@ -163,7 +165,7 @@ impl Gateway {
             }
         }
         let unsettled = self.shared.gates.unsettled();
-        let clean = unsettled == 0 && self.shared.gates.tenure().waits_until().is_none();
+        let clean = unsettled == 0 && !self.shared.gates.tenure().has_predecessor();
         if !clean {
             tracing::warn!(
                 unsettled,
@@ -180,7 +182,7 @@ impl Gateway {
         let state = admin::State {
             store: Arc::clone(&self.store) as _,
             metrics: Arc::clone(&self.shared.metrics),
-            stop: stop.clone(),
+            stopping: stop.soft(),
         };
         runtime.block_on(async {
             if let Some(listener) = listener {
@@ -256,6 +258,8 @@ fn work(
             let serve = listen::serve(listener, limits, stop.soft(), handle);
             serving.push(tokio::task::spawn_local(serve));
         }
+        let adopter = Rc::clone(&worker);
+        tokio::task::spawn_local(async move { adopter.adopt().await });
         let sweeper = Rc::clone(&worker);
         tokio::task::spawn_local(async move {
             let mut tick = tokio::time::interval(SWEEP);

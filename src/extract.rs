@@ -75,3 +75,152 @@ fn in_header(
         .map(|value| route.format.parse(value.as_bytes()))
         .transpose()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+    use http::HeaderValue;
+    use std::sync::Arc;
+
+    fn route(token: &str) -> Arc<Route> {
+        let text = format!(
+            "[store]\npath = \"data\"\n[upstreams.u]\nurl = \"http://a\"\nsettle = \"1s\"\n[[routes]]\nname = \"r\"\n\
+             path = \"/{{*key}}\"\nupstream = \"u\"\nresource = \"{{key}}\"\ntoken = {token}\n"
+        );
+        load(&text)
+            .unwrap_or_else(|faults| panic!("{faults:#?}"))
+            .settings
+            .routes[0]
+            .clone()
+    }
+
+    fn headers(list: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn shown(list: &[(&str, &str)]) -> Result<Option<Token>, Malformed> {
+        let route = route("{ header = \"Fencing-Token\", aliases = [\"X-Lock\"] }");
+        claim(&route, &headers(list), None)
+    }
+
+    #[test]
+    fn one_value_under_one_name() {
+        assert_eq!(
+            shown(&[("Fencing-Token", " 42 ")]),
+            Ok(Some(Token::new(0, 42)))
+        );
+        assert_eq!(shown(&[("x-lock", "42")]), Ok(Some(Token::new(0, 42))));
+        assert_eq!(shown(&[("X-Other", "42")]), Ok(None));
+    }
+
+    #[test]
+    fn a_token_twice_or_joined_is_malformed() {
+        let twice = Err(Malformed::Place(Ambiguous::Twice));
+        assert_eq!(
+            shown(&[("Fencing-Token", "5"), ("Fencing-Token", "5")]),
+            twice
+        );
+        assert_eq!(
+            shown(&[("Fencing-Token", "5"), ("fencing-token", "6")]),
+            twice
+        );
+        assert_eq!(shown(&[("Fencing-Token", "5"), ("X-Lock", "5")]), twice);
+        for text in ["5, 99", "5,5", "", "abc", "0", "111111111111111111111"] {
+            assert!(
+                matches!(shown(&[("Fencing-Token", text)]), Err(Malformed::Text(_))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_underscore_is_malformed_beside_the_real_one_and_instead() {
+        let odd = Err(Malformed::Place(Ambiguous::Underscore));
+        assert_eq!(shown(&[("Fencing_Token", "5")]), odd);
+        assert_eq!(
+            shown(&[("Fencing-Token", "5"), ("Fencing_Token", "6")]),
+            odd
+        );
+        assert_eq!(shown(&[("X_Lock", "5")]), odd);
+    }
+
+    #[test]
+    fn a_token_that_connection_names_is_malformed() {
+        let odd = Err(Malformed::Place(Ambiguous::Connection));
+        assert_eq!(
+            shown(&[
+                ("Fencing-Token", "5"),
+                ("Connection", "close,  Fencing-token")
+            ]),
+            odd
+        );
+        assert_eq!(
+            shown(&[
+                ("X-Lock", "5"),
+                ("Connection", "close"),
+                ("Connection", "x-lock")
+            ]),
+            odd
+        );
+        assert!(shown(&[("Fencing-Token", "5"), ("Connection", "close")]).is_ok());
+    }
+
+    #[test]
+    fn a_token_in_the_target_is_read_in_the_routes_format() {
+        let query = route("{ query = \"fence\", format = \"pair\" }");
+        assert_eq!(
+            claim(&query, &HeaderMap::new(), Some("2:10")),
+            Ok(Some(Token::new(2, 10)))
+        );
+        assert!(claim(&query, &HeaderMap::new(), Some("")).is_err());
+        assert_eq!(
+            claim(&query, &headers(&[("Fencing-Token", "5")]), None),
+            Ok(None)
+        );
+        let prefix = route("{ path_prefix = true, format = \"hex\" }");
+        assert_eq!(
+            claim(&prefix, &HeaderMap::new(), Some("0x1a")),
+            Ok(Some(Token::new(0, 26)))
+        );
+    }
+
+    #[test]
+    fn a_destination_has_its_own_header() {
+        let route = route("{ header = \"X\" }");
+        let list = headers(&[("X", "5"), ("Fencing-Token-Destination", "7")]);
+        assert_eq!(destination_claim(&route, &list), Ok(Some(Token::new(0, 7))));
+        assert_eq!(destination_claim(&route, &headers(&[("X", "5")])), Ok(None));
+        assert!(
+            destination_claim(&route, &headers(&[("Fencing_Token_Destination", "7")])).is_err()
+        );
+    }
+
+    #[test]
+    fn a_holder_is_a_short_printable_label() {
+        assert_eq!(
+            holder(&headers(&[("Fencing-Holder", " worker 3 ")])),
+            Some("worker 3")
+        );
+        assert_eq!(holder(&headers(&[])), None);
+        assert_eq!(holder(&headers(&[("Fencing-Holder", "")])), None);
+        assert_eq!(
+            holder(&headers(&[
+                ("Fencing-Holder", "a"),
+                ("Fencing-Holder", "b")
+            ])),
+            None
+        );
+        assert_eq!(holder(&headers(&[("Fencing-Holder", "é")])), None);
+        assert_eq!(
+            holder(&headers(&[("Fencing-Holder", &"a".repeat(129))])),
+            None
+        );
+        assert!(holder(&headers(&[("Fencing-Holder", &"a".repeat(128))])).is_some());
+    }
+}

@@ -2,26 +2,32 @@
 //!
 //! Knows the stages and their order; what each does, it does not know.
 
-use crate::admit::{Denied, Exempt, Gates, Pass, Policy};
+mod claims;
+mod tally;
+
+use crate::admit::{Denied, Exempt, Gates, Outcome, Pass, Policy, Reach, Want};
 use crate::clock;
 use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
-use crate::extract;
 use crate::fence::{Kind, ResourceKey, Token};
 use crate::forward::headers::{self, Peer};
-use crate::forward::{self, Download, Upstreams};
-use crate::record::{Decision, Metrics, RouteMetrics};
-use crate::refusal::{FENCING_STATUS, Refusal, Why};
+use crate::forward::{Download, Upstreams};
+use crate::record::{Decision, FENCING_STATUS, Metrics};
+use crate::refusal::{Refusal, Why};
 use crate::route::{
-    Class, DESTINATION_TOKEN, End, Key, Match, PATH_OVERRIDES, Reject, Routes, Tree,
+    Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree, overrides_path,
 };
+use crate::socket::Socket;
 use bytes::Bytes;
-use http::header::{EXPECT, HOST};
+use claims::Claims;
+use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
+use tally::Tally;
 
 /// The body of a response: the upstream's, or the gateway's own.
 pub type Reply = Either<Download, Full<Bytes>>;
@@ -40,6 +46,14 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// The configuration.
     pub settings: Settings,
+}
+
+/// A client connection.
+pub struct Client {
+    /// What is said of it upstream.
+    pub peer: Peer,
+    /// The connection itself.
+    pub socket: Socket,
 }
 
 /// One serving thread.
@@ -71,10 +85,10 @@ impl Worker {
             .map(|u| host(&u.authority))
             .collect();
         Self {
+            shared,
             upstreams,
             token_headers,
             hosts,
-            shared,
         }
     }
 
@@ -83,24 +97,22 @@ impl Worker {
         self.upstreams.sweep();
     }
 
+    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    pub async fn adopt(&self) {
+        self.upstreams.adopt().await;
+    }
+
     /// Serves one request. Dropping the future means that its client has left: a request that waits
     /// is not forwarded, a write that was forwarded runs on.
     pub async fn serve(
         self: Rc<Self>,
-        peer: Rc<Peer>,
+        client: Rc<Client>,
         request: Request<Incoming>,
     ) -> Response<Reply> {
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
-        let (head, body) = request.into_parts();
-        // A client that waits to be asked for its body reads first.
-        let sends = !head.headers.contains_key(EXPECT);
-        let mut body = Some(body);
-        match self.travel(&peer, head, &mut body, &mut tally).await {
+        match self.travel(&client, request, &mut tally).await {
             Ok(response) => response,
             Err(refusal) => {
-                if let Some(body) = body.filter(|_| sends) {
-                    forward::linger(body);
-                }
                 tally.decision = refusal.why.decision();
                 refusal
                     .response(&self.shared.settings.server.problem_base)
@@ -111,25 +123,20 @@ impl Worker {
 
     async fn travel(
         &self,
-        peer: &Peer,
-        mut head: Parts,
-        body: &mut Option<Incoming>,
+        client: &Client,
+        request: Request<Incoming>,
         tally: &mut Tally,
     ) -> Result<Response<Reply>, Refusal> {
-        let found = self
-            .shared
-            .routes
-            .classify(&head)
-            .map_err(|r| self.rejected(r, tally))?; // 1
+        let (mut head, body) = request.into_parts();
+        let found = self.shared.routes.classify(&head);
+        let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.metrics = Arc::clone(&self.policy(&found.route).metrics);
-        let claims = self.claim(&found, &head)?; // 2 the tokens it shows
-        let permit = self.admit(&found, &claims, tally).await?; // 3 sealed, durable, drained
-        self.prepare(&found, &mut head, peer)?; // 4 the head that goes upstream
-        let Some(body) = body.take() else {
-            return Err(Why::Malformed("the body is gone".into()).into());
-        };
+        let claims = Claims::of_request(&found, &head)?; // 2 the tokens it shows
+        self.prepare(&found, &mut head, &client.peer)?; // 3 the head that goes upstream
+        let permit = self.admit(&found, &claims, client, tally).await?; // 4 sealed, durable, drained
         let request = Request::from_parts(head, body);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
+        *response.version_mut() = Version::HTTP_11;
         headers::inbound(response.headers_mut());
         if let Some(status) = tally.status(&found) {
             response.headers_mut().insert(FENCING_STATUS, status);
@@ -154,74 +161,50 @@ impl Worker {
         why.into()
     }
 
-    fn claim(&self, found: &Match, head: &Parts) -> Result<Claims, Refusal> {
-        let none = Claims {
-            route: Arc::clone(&found.route),
-            own: None,
-            other: None,
-            bad: None,
-        };
-        if found.keys.is_none() {
-            return Ok(none);
-        }
-        let own = extract::claim(&found.route, &head.headers, found.token.as_deref());
-        let other = match &found.destination {
-            Some(end) if end.own_token => extract::destination_claim(&end.route, &head.headers),
-            _ => own,
-        };
-        match (own, other) {
-            (Ok(own), Ok(other)) => Ok(Claims { own, other, ..none }),
-            (Err(bad), _) | (_, Err(bad)) => {
-                let why = Why::Malformed(bad.to_string());
-                if found.route.mode == Mode::Observe {
-                    return Ok(Claims {
-                        bad: Some(why),
-                        ..none
-                    });
-                }
-                Err(why.into())
-            }
-        }
-    }
-
     /// Brings the request through its gates, where it has any.
     async fn admit(
         &self,
         found: &Match,
         claims: &Claims,
+        client: &Client,
         tally: &mut Tally,
     ) -> Result<Permit, Refusal> {
-        let (Some(keys), None) = (&found.keys, Exempt::of(found, claims.own)) else {
+        if let Some(exempt) = Exempt::of(found, claims.own) {
             tally.decision = Decision::Passed;
-            return Exempt::of(found, claims.own)
-                .map(Permit::Exempt)
-                .ok_or_else(|| Why::Forbidden("the request has no resource".into()).into());
-        };
+            return Ok(Permit::Exempt(exempt));
+        }
         let observing = found.route.mode == Mode::Observe;
         let mut bad = claims.bad.clone();
-        let mut stops = Vec::with_capacity(2);
-        for key in std::iter::once(&keys.first).chain(&keys.second) {
+        let (mut wants, mut reaches) = (SmallVec::<[Want; 1]>::new(), Vec::new());
+        for key in found.keys.iter().flat_map(Keys::iter) {
+            let route = found.route_of(key.end);
             let token = claims.of(key.end);
-            match self.judge(found, key, token).await {
+            match self.judge(route, key, token).await {
+                Ok(reach) => reaches.extend(reach),
                 Err(why) if observing => bad = bad.or(Some(why)),
                 Err(why) => return Err(claims.refusal(why)),
-                Ok(()) => {}
             }
             let key = ResourceKey::from_bytes(&key.bytes)
                 .ok_or_else(|| claims.refusal(Why::Malformed("the resource has no key".into())))?;
-            stops.push((key, token.unwrap_or(Token::NONE)));
+            let policy = Arc::clone(self.policy(route));
+            wants.push(Want {
+                key,
+                token: token.unwrap_or(Token::NONE),
+                policy,
+            });
         }
         let kind = if found.class == Class::Read {
             Kind::Read
         } else {
             Kind::Write
         };
-        let admitted = self
-            .shared
-            .gates
-            .admit(&stops, kind, self.policy(&found.route))
-            .await;
+        let policy = self.policy(&found.route);
+        let admitted = self.shared.gates.admit(&wants, kind, policy, reaches).await;
         let pass = admitted.map_err(|denied| self.denied(claims, denied))?;
+        if pass.waited() && client.socket.has_left() {
+            pass.finish(Outcome::Unsent);
+            return Err(Why::Body { sent: false }.into()); // nobody reads it
+        }
         tally.observed = observing;
         tally.decision = match bad.or(pass.observed().map(Why::from)) {
             Some(why) => why.decision(),
@@ -235,31 +218,29 @@ impl Worker {
         })
     }
 
-    /// What can be said without a gate: a token that must be there, and what lies below the key.
-    async fn judge(&self, found: &Match, key: &Key, token: Option<Token>) -> Result<(), Why> {
-        if token.is_none() && found.route.missing == Missing::Reject {
+    /// What is said without a gate: a token must be there, and nothing fenced below the key. Gives the
+    /// claim on what lies below, where the request reaches there.
+    async fn judge(
+        &self,
+        route: &Route,
+        key: &Key,
+        token: Option<Token>,
+    ) -> Result<Option<Reach>, Why> {
+        const BELOW: &str = "The request reaches below its own resource, where other resources are \
+                             fenced; set collections = \"allow\" on the route if that is right";
+        if token.is_none() && route.missing == Missing::Reject {
             return Err(Why::Missing);
         }
-        let below = match key.tree {
-            Tree::No => false,
-            Tree::Refuse => true,
+        match key.tree {
+            Tree::No => Ok(None),
+            Tree::Refuse => Err(Why::Forbidden(BELOW.into())),
             Tree::Ask => {
                 let prefix = [&key.bytes[..], b"/"].concat();
-                self.shared
-                    .gates
-                    .any_under(prefix)
-                    .await
-                    .map_err(|denied| Why::from(&denied))?
+                let reach = self.shared.gates.reach(prefix).await;
+                let reach = reach.map_err(|denied| Why::from(&denied))?;
+                reach.map(Some).ok_or_else(|| Why::Forbidden(BELOW.into()))
             }
-        };
-        if below {
-            return Err(Why::Forbidden(
-                "The request reaches below its own resource, where other resources are fenced; set \
-                 collections = \"allow\" on the route if that is right"
-                    .into(),
-            ));
         }
-        Ok(())
     }
 
     fn denied(&self, claims: &Claims, denied: Denied) -> Refusal {
@@ -274,8 +255,14 @@ impl Worker {
     fn prepare(&self, found: &Match, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
         let upstream = &found.route.upstream;
         head.uri = Uri::from(found.target.clone());
-        head.version = http::Version::HTTP_11;
-        for name in PATH_OVERRIDES {
+        head.version = Version::HTTP_11;
+        let overriding: Vec<HeaderName> = head
+            .headers
+            .keys()
+            .filter(|name| overrides_path(name))
+            .cloned()
+            .collect();
+        for name in overriding {
             head.headers.remove(name);
         }
         headers::outbound(&mut head.headers, peer);
@@ -348,74 +335,6 @@ impl Worker {
 enum Permit {
     Exempt(Exempt),
     Write(Pass),
-}
-
-/// The tokens that a request shows, and what is needed to spell them.
-struct Claims {
-    route: Arc<Route>,
-    own: Option<Token>,
-    /// The `Destination`'s, where it has its own; else the same.
-    other: Option<Token>,
-    /// Why they cannot be read, where the route only observes.
-    bad: Option<Why>,
-}
-
-impl Claims {
-    const fn of(&self, end: End) -> Option<Token> {
-        match end {
-            End::Request => self.own,
-            End::Destination => self.other,
-        }
-    }
-
-    fn refusal(&self, why: Why) -> Refusal {
-        let token = self.own.map(|token| self.route.format.spell(token));
-        Refusal {
-            why,
-            token,
-            fence: None,
-        }
-    }
-
-    fn disclosed(&self, fence: Token) -> Option<String> {
-        (self.route.disclose_fence && !fence.is_none()).then(|| self.route.format.spell(fence))
-    }
-}
-
-/// Counts a request once, when it is over, under what became of it by then. A client that leaves
-/// before its request was forwarded leaves it unsent.
-struct Tally {
-    metrics: Arc<RouteMetrics>,
-    decision: Decision,
-    observed: bool,
-}
-
-impl Tally {
-    fn new(metrics: &Arc<RouteMetrics>) -> Self {
-        Self {
-            metrics: Arc::clone(metrics),
-            decision: Decision::Unsent,
-            observed: false,
-        }
-    }
-
-    /// The `Fencing-Status` of a forwarded request. Reads and routes that are off have none.
-    fn status(&self, found: &Match) -> Option<HeaderValue> {
-        if found.class == Class::Read || found.route.mode == Mode::Off {
-            return None;
-        }
-        let word = self.decision.word();
-        if !self.observed {
-            return Some(HeaderValue::from_static(word));
-        }
-        HeaderValue::from_str(&format!("{word};observed")).ok()
-    }
-}
-
-impl Drop for Tally {
-    fn drop(&mut self) {
-        self.metrics.count(self.decision);
-    }
 }
 
 fn token_headers(route: &Route) -> Rc<[HeaderName]> {

@@ -38,4 +38,5 @@ pub mod listen;
 pub mod record;
 pub mod refusal;
 pub mod route;
+pub mod socket;
 pub mod store;

@@ -39,12 +39,6 @@ impl Stop {
         self.hard.send_replace(true);
     }
 
-    /// Whether a stop was asked for.
-    #[must_use]
-    pub fn is_asked(&self) -> bool {
-        *self.soft.borrow()
-    }
-
     pub(crate) fn soft(&self) -> watch::Receiver<bool> {
         self.soft.subscribe()
     }

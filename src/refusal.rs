@@ -3,19 +3,13 @@
 //! One exhaustive match: a new reason does not compile until it has an answer. Bodies are RFC 9457
 //! problems, the errors in `Proxy-Status` those of RFC 9209.
 
+mod problem;
+
 use crate::admit::{Denial, Denied};
 use crate::fence;
 use crate::forward::{Failed, Failure};
 use crate::record::Decision;
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
-use serde::Serialize;
-
-/// The response header that says what the gateway decided.
-pub const FENCING_STATUS: HeaderName = HeaderName::from_static("fencing-status");
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+use http::StatusCode;
 
 /// Why a request gets an answer of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,19 +86,6 @@ struct Answer {
     title: &'static str,
     detail: String,
     retry_after: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Problem<'a> {
-    #[serde(rename = "type")]
-    kind: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fence: Option<&'a str>,
 }
 
 impl From<Why> for Refusal {
@@ -374,46 +355,12 @@ const fn effect(sent: bool) -> &'static str {
     }
 }
 
-impl Refusal {
-    /// The response. `base`: what problem types begin with.
-    #[must_use]
-    pub fn response(&self, base: &str) -> Response<Full<Bytes>> {
-        let answer = self.why.answer();
-        let problem = Problem {
-            kind: format!("{base}{}", answer.kind),
-            title: answer.title,
-            status: answer.status.as_u16(),
-            detail: &answer.detail,
-            token: self.token.as_deref(),
-            fence: self.fence.as_deref(),
-        };
-        // A struct of strings always has a JSON form.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = answer.status;
-        let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(
-            FENCING_STATUS,
-            HeaderValue::from_static(answer.decision.word()),
-        );
-        if let Ok(value) = HeaderValue::from_str(&format!("fencegate; error={}", answer.error)) {
-            headers.insert(PROXY_STATUS, value);
-        }
-        if let Some(seconds) = answer.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::problem::PROXY_STATUS;
     use super::*;
+    use crate::record::FENCING_STATUS;
+    use http::header::RETRY_AFTER;
 
     #[test]
     fn each_refusal_names_its_kind_and_what_to_do() {

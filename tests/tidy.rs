@@ -30,11 +30,18 @@ const FLOORS: &[&[&str]] = &[
 /// Who may import from its own floor: importer, imported, reason.
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("extract", "route", "the route says where its token is"),
-    ("verify", "extract", "proves the claim that extract found"),
     ("journey", "refusal", "a journey that fails ends in one"),
-    ("lifecycle", "app", "starts and ends what the root composed"),
+    (
+        "app",
+        "lifecycle",
+        "what it composed ends when `Stop` says so",
+    ),
     ("cli", "app", "`serve` and `demo` run it"),
-    ("cli", "lifecycle", "`serve` waits for its end"),
+    (
+        "cli",
+        "lifecycle",
+        "`serve` makes the `Stop` that signals set",
+    ),
 ];
 
 /// A file has at most this many lines, tests not counted.
@@ -85,6 +92,7 @@ fn the_house_is_tidy() {
                 .map(|f| at(&path, &f)),
         );
     }
+    faults.extend(unused(&product));
     assert!(
         faults.is_empty(),
         "{} faults:\n{}",
@@ -188,6 +196,22 @@ fn imports(modules: &[String], source: &Source) -> Vec<String> {
         Some(format!("line {line}: `{own}` imports `{other}`, {what}"))
     };
     found.iter().filter_map(judge).collect()
+}
+
+/// Exceptions that no import needs any more.
+fn unused(product: &[(PathBuf, Source)]) -> Vec<String> {
+    let mut used = BTreeSet::new();
+    for (path, source) in product {
+        if let Some(own) = module_path(path).into_iter().next() {
+            let others = mentions(&source.product, "crate").into_iter();
+            used.extend(others.map(|(_, other)| (own.clone(), other)));
+        }
+    }
+    let is_used = |a: &str, b: &str| used.contains(&(a.to_owned(), b.to_owned()));
+    let stale = NEIGHBOURS.iter().filter(|(a, b, _)| !is_used(a, b));
+    stale
+        .map(|(a, b, _)| format!("NEIGHBOURS: `{a}` does not import `{b}`; take it off"))
+        .collect()
 }
 
 fn floor_of(module: &str) -> Option<usize> {
@@ -368,6 +392,14 @@ fn imports_go_down() {
         "no module of the crate",
     );
     bad("utils.rs", "", "no place in FLOORS");
+}
+
+#[test]
+fn an_exception_that_is_not_needed_is_a_fault() {
+    let one = |code: &str| vec![(PathBuf::from("extract.rs"), Source::new(code))];
+    let count = |code: &str| unused(&one(code)).len();
+    assert_eq!(count(""), NEIGHBOURS.len());
+    assert_eq!(count("use crate::route::Route;"), NEIGHBOURS.len() - 1);
 }
 
 #[test]

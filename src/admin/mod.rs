@@ -7,7 +7,6 @@ mod fences;
 
 pub use fences::{Fence, Page, page};
 
-use crate::lifecycle::Stop;
 use crate::record::Metrics;
 use crate::store::FenceStore;
 use axum::Router;
@@ -19,6 +18,7 @@ use axum::routing::get;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// What the pages show.
 #[derive(Clone)]
@@ -27,8 +27,8 @@ pub struct State {
     pub store: Arc<dyn FenceStore>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Whether the gateway is stopping.
-    pub stop: Stop,
+    /// Becomes true when the gateway is stopping.
+    pub stopping: watch::Receiver<bool>,
 }
 
 /// Serves the admin pages until the task is dropped.
@@ -46,7 +46,7 @@ pub async fn serve(listener: TcpListener, state: State) {
 }
 
 async fn ready(Extract(state): Extract<State>) -> impl IntoResponse {
-    if state.stop.is_asked() {
+    if *state.stopping.borrow() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
     match state.store.trouble() {

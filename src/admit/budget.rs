@@ -25,17 +25,17 @@ impl Budget {
         &self.route
     }
 
-    /// Takes room for new resources; false, and nothing taken, where there is not enough.
-    pub(super) fn take(&self, count: u64) -> bool {
+    /// Takes room for a new resource; false where there is none.
+    pub(super) fn take(&self) -> bool {
         self.left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(count)
+                left.checked_sub(1)
             })
             .is_ok()
     }
 
     /// Gives room back that was taken for a request which sealed nothing.
-    pub(super) fn give_back(&self, count: u64) {
-        self.left.fetch_add(count, Ordering::Relaxed);
+    pub(super) fn give_back(&self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -28,10 +28,12 @@ pub(super) struct Core {
 
 impl Core {
     fn new(record: Option<Record>, tenure: &Tenure) -> Self {
+        let predecessor = tenure.has_predecessor();
+        let trusted = !predecessor || tenure.trusts_drained();
         let origin = Origin {
             fence: record.map_or(Token::NONE, |r| r.token),
-            drained: record.is_some_and(|r| r.drained),
-            predecessor: tenure.waits_until().is_some(),
+            drained: record.is_some_and(|r| r.drained) && trusted,
+            predecessor,
         };
         Self {
             gate: Gate::new(origin),

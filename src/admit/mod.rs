@@ -5,6 +5,7 @@
 mod budget;
 mod cell;
 mod pass;
+mod reach;
 mod steps;
 mod table;
 mod tenure;
@@ -12,24 +13,27 @@ mod ticket;
 
 pub use budget::Budget;
 pub use pass::{Exempt, Outcome, Pass, Settles};
+pub use reach::Reach;
 pub use tenure::Tenure;
 
 use crate::clock::{self, Time};
+use crate::fence::crossing::Entry;
 use crate::fence::{Kind, Refusal, ResourceKey, Rules, Token, WriteId};
 use crate::record::{Metrics, RouteMetrics};
 use crate::store::FenceStore;
-use cell::Cell;
+use reach::Reaches;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use table::Table;
-use ticket::Ticket;
+use ticket::{Stop, Stops, Ticket};
 
 /// All gates of this process, over one store.
 pub struct Gates {
     store: Arc<dyn FenceStore>,
     table: Table,
     tenure: Tenure,
+    reaches: Arc<Reaches>,
     next_id: AtomicU64,
     /// Writes that are in flight or unsettled.
     unsettled: AtomicUsize,
@@ -50,6 +54,16 @@ pub struct Policy {
     pub budget: Option<Budget>,
     /// Where the route's requests are counted.
     pub metrics: Arc<RouteMetrics>,
+}
+
+/// A resource that a request may change.
+pub struct Want {
+    /// The resource.
+    pub key: ResourceKey,
+    /// The token that the request shows for it; NONE where it shows none.
+    pub token: Token,
+    /// What the route that covers the resource asks.
+    pub policy: Arc<Policy>,
 }
 
 /// Why a request was not admitted.
@@ -92,15 +106,16 @@ impl Gates {
             store,
             table: Table::default(),
             tenure,
+            reaches: Arc::default(),
             next_id: AtomicU64::new(1),
             unsettled: AtomicUsize::new(0),
             metrics,
         })
     }
 
-    /// Admits a request to one resource, or to several at once: every key with the token that the
-    /// request shows for it. A request of [`Kind::Read`] passes the same steps, but nothing waits
-    /// for it afterwards.
+    /// Admits a request to one resource, or to several at once: each with the token that the request
+    /// shows for it. `policy` is that of the request's own route. A request of [`Kind::Read`] passes
+    /// the same steps, but nothing waits for it afterwards.
     ///
     /// On `Ok` the fences are durable and every lower write is settled, except under `observe`.
     /// Dropping the future takes the request out of the line; a fence that it raised stays raised.
@@ -109,28 +124,30 @@ impl Gates {
     /// [`Denied`], and then nothing of the request may be forwarded.
     pub async fn admit(
         self: &Arc<Self>,
-        keys: &[(ResourceKey, Token)],
+        wants: &[Want],
         kind: Kind,
         policy: &Arc<Policy>,
+        reaches: Vec<Reach>,
     ) -> Result<Pass, Denied> {
-        if !self.store.is_ready() && !policy.observe {
+        if policy.observe {
+            return Ok(self.observe(wants, kind, policy, reaches).await);
+        }
+        if !self.store.is_ready() {
             return Err(Refusal::Store.into());
         }
-        let mut stops = Vec::with_capacity(keys.len());
-        for (key, token) in keys {
-            stops.push((self.cell(key).await?, *token));
-        }
-        stops.sort_by(|a, b| a.0.key.cmp(&b.0.key));
-        let id = WriteId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let ticket = Arc::new(Ticket::new(id, kind, stops, Arc::clone(policy)));
+        let stops = self.stops(wants).await?;
+        let ticket = Arc::new(Ticket::new(
+            self.id(),
+            kind,
+            stops,
+            Arc::clone(policy),
+            reaches,
+        ));
         let arrived = clock::now();
-        if policy.observe {
-            let (verdict, raised) = steps::observe(self, &ticket);
-            return Ok(Pass::new(self, ticket, raised, verdict.err()));
-        }
         let entry = steps::arrive(self, &ticket, arrived)?;
         if !entry.forwarded {
-            let waited = self.wait(&ticket, arrived).await;
+            // Rare and large: kept out of the caller's future.
+            let waited = Box::pin(self.wait(&ticket, arrived)).await;
             if entry.raised {
                 let now = clock::now();
                 self.metrics.raise_seconds.record(now.since(arrived));
@@ -140,22 +157,56 @@ impl Gates {
             }
             waited?;
         }
-        Ok(Pass::new(self, ticket, entry.raised, None))
+        Ok(Pass::new(self, ticket, entry, None))
     }
 
-    /// Whether anything is fenced or in flight under a key (whose path is `key/…`).
+    /// Records a request that is forwarded whatever the gates say. Without the store it is forwarded
+    /// without a trace in them.
+    async fn observe(
+        self: &Arc<Self>,
+        wants: &[Want],
+        kind: Kind,
+        policy: &Arc<Policy>,
+        reaches: Vec<Reach>,
+    ) -> Pass {
+        let stops = self.stops(wants).await;
+        let known = stops.is_ok();
+        let stops = stops.unwrap_or_default();
+        let ticket = Arc::new(Ticket::new(
+            self.id(),
+            kind,
+            stops,
+            Arc::clone(policy),
+            reaches,
+        ));
+        let (verdict, raised) = if known {
+            steps::observe(self, &ticket)
+        } else {
+            (Err(Refusal::Store), false)
+        };
+        let entry = Entry {
+            forwarded: true,
+            raised,
+        };
+        Pass::new(self, ticket, entry, verdict.err())
+    }
+
+    /// Claims all that lies below a prefix (`key/`) for a request that may change it. To be passed on
+    /// to [`Gates::admit`], so that it lasts as long as the request may take effect.
     ///
     /// # Errors
-    /// [`Denied`] where the store cannot answer.
-    pub async fn any_under(self: &Arc<Self>, prefix: Vec<u8>) -> Result<bool, Denied> {
-        if self.table.any_engaged_under(&prefix) {
-            return Ok(true);
-        }
-        let store = Arc::clone(&self.store);
-        match tokio::task::spawn_blocking(move || store.any_under(&prefix)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(_)) | Err(_) => Err(self.read_failed()),
-        }
+    /// `None` in place of the claim where something there is fenced or in flight; [`Denied`] where the
+    /// store cannot answer.
+    pub async fn reach(self: &Arc<Self>, prefix: Vec<u8>) -> Result<Option<Reach>, Denied> {
+        let reach = self.reaches.claim(prefix);
+        let (store, prefix) = (Arc::clone(&self.store), reach.prefix().to_vec());
+        // The store first: what is sealed in between is in memory by then.
+        let asked = tokio::task::spawn_blocking(move || store.any_under(&prefix)).await;
+        let Ok(Ok(stored)) = asked else {
+            return Err(self.read_failed());
+        };
+        let engaged = stored || self.table.any_engaged_under(reach.prefix());
+        Ok((!engaged).then_some(reach))
     }
 
     /// How many writes are in flight or inside their settle.
@@ -187,17 +238,29 @@ impl Gates {
         self.len() == 0
     }
 
-    async fn cell(self: &Arc<Self>, key: &ResourceKey) -> Result<Arc<Cell>, Denied> {
-        let cell = self
-            .table
-            .find(key, &*self.store, &self.tenure)
-            .map_err(|_| self.read_failed())?;
-        if !cell.is_loaded() {
-            cell.load(&self.store, &self.tenure)
-                .await
-                .map_err(|_| self.read_failed())?;
+    fn id(&self) -> WriteId {
+        WriteId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The gates of a request, loaded, in key order.
+    async fn stops(self: &Arc<Self>, wants: &[Want]) -> Result<Stops, Denied> {
+        let mut stops = Stops::with_capacity(wants.len());
+        for Want { key, token, policy } in wants {
+            let cell = self.table.find(key, &*self.store, &self.tenure);
+            let cell = cell.map_err(|_| self.read_failed())?;
+            if !cell.is_loaded() {
+                // Rare and large: kept out of the caller's future.
+                let load = Box::pin(cell.load(&self.store, &self.tenure));
+                load.await.map_err(|_| self.read_failed())?;
+            }
+            stops.push(Stop {
+                cell,
+                token: *token,
+                policy: Arc::clone(policy),
+            });
         }
-        Ok(cell)
+        stops.sort_by(|a, b| a.cell.key.cmp(&b.cell.key));
+        Ok(stops)
     }
 
     fn read_failed(&self) -> Denied {
@@ -230,7 +293,7 @@ struct Place<'a> {
 impl Place<'_> {
     async fn verdict(mut self, arrived: Time) -> Result<(), Denied> {
         let end = arrived.after(self.ticket.policy.drain_timeout);
-        if let Some(until) = self.gates.tenure.waits_until() {
+        if let Some(until) = self.gates.tenure.until() {
             tokio::select! {
                 biased;
                 verdict = self.ticket.verdict() => return self.decide(verdict),
@@ -273,7 +336,11 @@ impl Drop for Place<'_> {
         self.ticket.policy.metrics.waiting.decrement(1.0);
         if steps::leave(self.gates, self.ticket) == Some(Ok(())) {
             // Its turn came in the same moment: nothing of it was sent.
-            Pass::new(self.gates, Arc::clone(self.ticket), false, None).finish(Outcome::Unsent);
+            let entry = Entry {
+                forwarded: true,
+                raised: false,
+            };
+            Pass::new(self.gates, Arc::clone(self.ticket), entry, None).finish(Outcome::Unsent);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::ticket::Ticket;
 use super::{Gates, steps};
 use crate::clock::{self, Time};
+use crate::fence::crossing::Entry;
 use crate::fence::{Kind, Refusal, Token};
 use crate::route::{Class, Match};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub enum Outcome {
 pub struct Pass {
     gates: Arc<Gates>,
     ticket: Arc<Ticket>,
-    raised: bool,
+    entry: Entry,
     observed: Option<Refusal>,
     finished: bool,
 }
@@ -65,7 +66,7 @@ impl Pass {
     pub(super) fn new(
         gates: &Arc<Gates>,
         ticket: Arc<Ticket>,
-        raised: bool,
+        entry: Entry,
         observed: Option<Refusal>,
     ) -> Self {
         let finished = ticket.kind == Kind::Read;
@@ -76,7 +77,7 @@ impl Pass {
         Self {
             gates: Arc::clone(gates),
             ticket,
-            raised,
+            entry,
             observed,
             finished,
         }
@@ -97,7 +98,13 @@ impl Pass {
     /// Whether this request raised a fence.
     #[must_use]
     pub const fn raised(&self) -> bool {
-        self.raised
+        self.entry.raised
+    }
+
+    /// Whether the request had to wait for its pass.
+    #[must_use]
+    pub const fn waited(&self) -> bool {
+        !self.entry.forwarded
     }
 
     /// What would have refused the request, had its route enforced (`mode = "observe"`).
@@ -111,13 +118,6 @@ impl Pass {
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.observed.is_some() || self.ticket.policy.observe || steps::is_current(&self.ticket)
-    }
-
-    /// The fence of the first resource now.
-    #[must_use]
-    pub fn fence(&self) -> Token {
-        let first = self.ticket.stops.first().and_then(|(cell, _)| cell.lock());
-        first.map_or(Token::NONE, |core| core.gate.fence())
     }
 
     /// Ready once a higher token asks that this write be cut. Wakes the task that polled last.

@@ -1,13 +1,14 @@
 //! Events to the gates, under their locks, and what the gates want done about them.
 
 use super::cell::{Cell, Core};
-use super::ticket::Ticket;
-use super::{Denial, Denied, Gates};
+use super::ticket::{Stop, Ticket};
+use super::{Budget, Denial, Denied, Gates};
 use crate::clock::{self, Time};
 use crate::fence::crossing::{self, Crossing, Entry};
 use crate::fence::{Effect, Kind, Refusal, ResourceKey, Token};
 use crate::store::{Raise, Record};
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What remains to be done once the locks are released.
@@ -22,71 +23,77 @@ enum Task {
     },
 }
 
+type Cores<'a> = SmallVec<[MutexGuard<'a, Core>; 1]>;
+
 /// A request arrives at its gates. Refused: nothing has changed.
 pub(super) fn arrive(gates: &Arc<Gates>, ticket: &Arc<Ticket>, now: Time) -> Result<Entry, Denied> {
     let mut tasks = Vec::new();
     let mut cores = lock(ticket);
-    if gates.tenure.waits_until().is_none() {
-        for core in &mut cores {
-            take_over_core(core);
-        }
-    }
-    let created = new_resources(ticket, &cores);
-    if let Some(budget) = &ticket.policy.budget
-        && created > 0
-        && !budget.take(created)
-    {
-        return Err(Denied {
-            why: Denial::TooManyResources,
-            ..Refusal::TooFar.into()
-        });
-    }
-    let before: Vec<Token> = cores.iter().map(|core| core.gate.fence()).collect();
-    let entry = match crossing::arrive(
-        &mut crossings(ticket, &mut cores),
-        ticket.id,
-        ticket.kind,
-        &ticket.policy.rules,
-    ) {
-        Ok(entry) => entry,
-        Err(why) => {
-            if let Some(budget) = &ticket.policy.budget {
-                budget.give_back(created);
-            }
-            return Err(describe(ticket, &cores, why));
-        }
-    };
-    register(ticket, &mut cores, entry, &before, now);
+    take_over_where_due(gates, &mut cores);
+    let verdict = enter(ticket, &mut cores, now);
     collect(ticket, &mut cores, &mut tasks);
     drop(cores);
-    if entry.raised {
+    if verdict.is_ok_and(|entry| entry.raised) {
         ticket.policy.metrics.raises.increment(1);
     }
     run(gates, tasks, Some(ticket));
+    let entry = verdict?;
+    if ticket
+        .stops
+        .iter()
+        .any(|stop| gates.reaches.cover(stop.cell.key.as_bytes()))
+    {
+        turn_back(gates, ticket, entry);
+        return Err(Refusal::Busy.into());
+    }
     Ok(entry)
+}
+
+/// The step itself, under the locks of every gate.
+fn enter(ticket: &Arc<Ticket>, cores: &mut Cores<'_>, now: Time) -> Result<Entry, Denied> {
+    take_budget(ticket, cores)?;
+    let before: SmallVec<[Token; 1]> = cores.iter().map(|core| core.gate.fence()).collect();
+    let verdict = crossing::arrive(&mut crossings(ticket, cores), ticket.id, ticket.kind);
+    match verdict {
+        Ok(entry) => {
+            register(ticket, cores, entry, &before, now);
+            Ok(entry)
+        }
+        Err(why) => {
+            give_back_budget(ticket, cores, ticket.stops.len());
+            Err(describe(ticket, cores, why))
+        }
+    }
+}
+
+/// Takes a request out again that came below another one's reach. A fence that it raised stays.
+fn turn_back(gates: &Arc<Gates>, ticket: &Arc<Ticket>, entry: Entry) {
+    if entry.forwarded || leave(gates, ticket) == Some(Ok(())) {
+        settled(gates, ticket, true);
+    }
 }
 
 /// A request is forwarded whatever its gates say. Returns what they say, and whether it raised.
 pub(super) fn observe(gates: &Arc<Gates>, ticket: &Arc<Ticket>) -> (Result<(), Refusal>, bool) {
     let mut tasks = Vec::new();
     let mut cores = lock(ticket);
-    let before: Vec<Token> = cores.iter().map(|core| core.gate.fence()).collect();
+    take_over_where_due(gates, &mut cores);
+    let before: SmallVec<[Token; 1]> = cores.iter().map(|core| core.gate.fence()).collect();
+    let veto = take_budget(ticket, &cores).err().map(|_| Refusal::TooFar);
     let (verdict, raised) = crossing::observe(
         &mut crossings(ticket, &mut cores),
         ticket.id,
         ticket.kind,
-        &ticket.policy.rules,
+        veto,
     );
-    register(
-        ticket,
-        &mut cores,
-        Entry {
-            forwarded: true,
-            raised,
-        },
-        &before,
-        clock::now(),
-    );
+    if verdict.is_err() && veto.is_none() {
+        give_back_budget(ticket, &cores, ticket.stops.len());
+    }
+    let entry = Entry {
+        forwarded: true,
+        raised,
+    };
+    register(ticket, &mut cores, entry, &before, clock::now());
     collect(ticket, &mut cores, &mut tasks);
     drop(cores);
     if raised {
@@ -130,7 +137,7 @@ pub(super) fn settled(gates: &Arc<Gates>, ticket: &Arc<Ticket>, unsent: bool) {
 /// Whether the request's token is still the fence of every gate that it touches.
 pub(super) fn is_current(ticket: &Arc<Ticket>) -> bool {
     !ticket.is_cut()
-        && ticket.stops.iter().all(|(cell, token)| {
+        && ticket.stops.iter().all(|Stop { cell, token, .. }| {
             token.is_none() || cell.lock().is_some_and(|core| core.gate.fence() == *token)
         })
 }
@@ -145,16 +152,16 @@ fn describe(ticket: &Ticket, cores: &[MutexGuard<'_, Core>], why: Refusal) -> De
         .stops
         .iter()
         .zip(cores)
-        .find(|((_, token), core)| match why {
-            Refusal::Stale | Refusal::Superseded => *token < core.gate.fence(),
+        .find(|(stop, core)| match why {
+            Refusal::Stale | Refusal::Superseded => stop.token < core.gate.fence(),
             _ => true,
         });
-    let Some(((_, token), core)) = against else {
+    let Some((stop, core)) = against else {
         return why.into();
     };
     let age = core
         .last_raise
-        .filter(|(before, _)| why == Refusal::Stale && token <= before)
+        .filter(|(before, _)| why == Refusal::Stale && stop.token <= *before)
         .map(|(_, at)| clock::now().since(at));
     Denied {
         why: Denial::Refused(why),
@@ -164,39 +171,71 @@ fn describe(ticket: &Ticket, cores: &[MutexGuard<'_, Core>], why: Refusal) -> De
 }
 
 /// Locks every gate of a request, in key order.
-fn lock(ticket: &Ticket) -> Vec<MutexGuard<'_, Core>> {
+fn lock(ticket: &Ticket) -> Cores<'_> {
     // A ticket is made of loaded cells only, so that none is left out.
     ticket
         .stops
         .iter()
-        .filter_map(|(cell, _)| cell.lock())
+        .filter_map(|stop| stop.cell.lock())
         .collect()
 }
 
-fn crossings<'a>(ticket: &Ticket, cores: &'a mut [MutexGuard<'_, Core>]) -> Vec<Crossing<'a>> {
-    let tokens = ticket.stops.iter().map(|(_, token)| *token);
-    cores
-        .iter_mut()
-        .zip(tokens)
-        .map(|(core, token)| Crossing {
+fn crossings<'a>(
+    ticket: &'a Ticket,
+    cores: &'a mut [MutexGuard<'_, Core>],
+) -> SmallVec<[Crossing<'a>; 1]> {
+    let stops = cores.iter_mut().zip(&ticket.stops);
+    stops
+        .map(|(core, stop)| Crossing {
             gate: &mut core.gate,
-            token,
+            token: stop.token,
+            rules: &stop.policy.rules,
         })
         .collect()
 }
 
-fn new_resources(ticket: &Ticket, cores: &[MutexGuard<'_, Core>]) -> u64 {
-    if ticket.policy.budget.is_none() {
-        return 0;
+/// Takes room for each resource that the request would create. Refused: nothing is taken.
+fn take_budget(ticket: &Ticket, cores: &[MutexGuard<'_, Core>]) -> Result<(), Denied> {
+    for (at, (stop, core)) in ticket.stops.iter().zip(cores).enumerate() {
+        if let Some(budget) = new_budget(stop, core)
+            && !budget.take()
+        {
+            give_back_budget(ticket, cores, at);
+            return Err(Denied {
+                why: Denial::TooManyResources,
+                ..Refusal::TooFar.into()
+            });
+        }
     }
-    let stops = ticket.stops.iter().zip(cores);
-    let new = stops.filter(|((_, token), core)| !token.is_none() && core.gate.fence().is_none());
-    new.count() as u64
+    Ok(())
+}
+
+/// Gives back what was taken for the first `count` stops.
+fn give_back_budget(ticket: &Ticket, cores: &[MutexGuard<'_, Core>], count: usize) {
+    for (stop, core) in ticket.stops.iter().zip(cores).take(count) {
+        if let Some(budget) = new_budget(stop, core) {
+            budget.give_back();
+        }
+    }
+}
+
+/// The bound that counts a resource, where the request would create it.
+fn new_budget<'a>(stop: &'a Stop, core: &Core) -> Option<&'a Budget> {
+    let new = !stop.token.is_none() && core.gate.fence().is_none();
+    stop.policy.budget.as_ref().filter(|_| new)
+}
+
+fn take_over_where_due(gates: &Gates, cores: &mut Cores<'_>) {
+    if !gates.tenure.has_predecessor() {
+        for core in cores {
+            take_over_core(core);
+        }
+    }
 }
 
 fn register(
     ticket: &Arc<Ticket>,
-    cores: &mut [MutexGuard<'_, Core>],
+    cores: &mut Cores<'_>,
     entry: Entry,
     before: &[Token],
     now: Time,
@@ -220,7 +259,7 @@ fn take_over_core(core: &mut Core) {
 /// Applies an event to each gate of a ticket, one after the other.
 fn on_each(gates: &Arc<Gates>, ticket: &Arc<Ticket>, event: impl Fn(&mut Core)) {
     let mut tasks = Vec::new();
-    for (cell, _) in &ticket.stops {
+    for Stop { cell, .. } in &ticket.stops {
         if let Some(mut core) = cell.lock() {
             event(&mut core);
             collect_one(cell, &mut core, &mut tasks);
@@ -229,9 +268,9 @@ fn on_each(gates: &Arc<Gates>, ticket: &Arc<Ticket>, event: impl Fn(&mut Core)) 
     run(gates, tasks, None);
 }
 
-fn collect(ticket: &Ticket, cores: &mut [MutexGuard<'_, Core>], tasks: &mut Vec<Task>) {
-    for (core, (cell, _)) in cores.iter_mut().zip(&ticket.stops) {
-        collect_one(cell, core, tasks);
+fn collect(ticket: &Ticket, cores: &mut Cores<'_>, tasks: &mut Vec<Task>) {
+    for (core, stop) in cores.iter_mut().zip(&ticket.stops) {
+        collect_one(&stop.cell, core, tasks);
     }
 }
 
@@ -279,7 +318,7 @@ fn run(gates: &Arc<Gates>, mut tasks: Vec<Task>, raiser: Option<&Arc<Ticket>>) {
         match task {
             Task::Proceed(ticket) => proceed(&ticket, &mut tasks),
             Task::Leave(ticket) => {
-                for (cell, _) in &ticket.stops {
+                for Stop { cell, .. } in &ticket.stops {
                     if let Some(mut core) = cell.lock() {
                         core.gate.abandon(ticket.id);
                         core.remove(ticket.id);
@@ -318,7 +357,7 @@ fn proceed(ticket: &Arc<Ticket>, tasks: &mut Vec<Task>) {
 /// Sends the raise to the committer: every fence of the request that is not on disk, in one batch,
 /// those included whose commit another request has asked for already.
 fn commit(gates: &Arc<Gates>, raiser: &Arc<Ticket>, mut due: Vec<(Arc<Cell>, Token, bool)>) {
-    for (cell, token) in &raiser.stops {
+    for Stop { cell, token, .. } in &raiser.stops {
         let asked = due.iter().any(|(other, ..)| Arc::ptr_eq(other, cell));
         let durable = cell.lock().is_none_or(|core| core.gate.durable() >= *token);
         if !asked && !durable {

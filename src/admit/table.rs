@@ -92,7 +92,7 @@ impl Table {
             shard
                 .lock()
                 .by_key
-                .retain(|_, cell| cell.untouch() || !is_free(cell));
+                .retain(|_, cell| cell.untouch() || !is_free(cell) || !is_spent(cell));
         }
     }
 
@@ -117,4 +117,9 @@ impl Table {
 /// is only ever cloned from the table, under the shard's lock, or from another live one.
 fn is_free(cell: &Arc<Cell>) -> bool {
     Arc::strong_count(cell) == 1 && cell.lock().is_none_or(|core| core.gate.is_idle())
+}
+
+/// It may be made anew from its record without a difference.
+fn is_spent(cell: &Cell) -> bool {
+    cell.lock().is_none_or(|core| core.gate.is_spent())
 }

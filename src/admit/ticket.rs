@@ -2,20 +2,36 @@
 
 use super::Policy;
 use super::cell::Cell;
+use super::reach::Reach;
 use crate::clock::Time;
 use crate::fence::{Kind, Refusal, Token, WriteId};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+/// A gate that a request touches.
+pub(super) struct Stop {
+    pub(super) cell: Arc<Cell>,
+    /// The token that the request shows to it.
+    pub(super) token: Token,
+    /// What the route that covers the resource asks.
+    pub(super) policy: Arc<Policy>,
+}
+
+pub(super) type Stops = SmallVec<[Stop; 1]>;
 
 /// A request that waits or is in flight. Signals may come from any thread.
 pub(super) struct Ticket {
     pub(super) id: WriteId,
     pub(super) kind: Kind,
-    /// The gates that it touches, in key order, with the token that it shows to each.
-    pub(super) stops: Vec<(Arc<Cell>, Token)>,
+    /// The gates that it touches, in key order.
+    pub(super) stops: Stops,
+    /// What the request's own route asks.
     pub(super) policy: Arc<Policy>,
+    /// What it may change below its own keys, for as long as it may.
+    pub(super) _reaches: Vec<Reach>,
     state: Mutex<State>,
 }
 
@@ -31,14 +47,16 @@ impl Ticket {
     pub(super) fn new(
         id: WriteId,
         kind: Kind,
-        stops: Vec<(Arc<Cell>, Token)>,
+        stops: Stops,
         policy: Arc<Policy>,
+        reaches: Vec<Reach>,
     ) -> Self {
         Self {
             id,
             kind,
             stops,
             policy,
+            _reaches: reaches,
             state: Mutex::default(),
         }
     }

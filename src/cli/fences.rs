@@ -136,7 +136,6 @@ impl Source {
                     encode(prefix),
                     after.unwrap_or_default()
                 );
-                // The timer is made inside, where there is a runtime to fire it.
                 let asked = async { tokio::time::timeout(PATIENCE, ask(*address, &target)).await };
                 let body = runtime
                     .block_on(asked)

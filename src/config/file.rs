@@ -1,16 +1,13 @@
 //! A strict reader of the config file: every key is asked for by name, every fault is kept, with its
 //! line, and what nobody asked for is a fault too.
 //!
-//! Knows TOML, lines and units; knows nothing of what the keys mean.
+//! Knows TOML and lines; knows nothing of what the keys mean.
 
+use super::value::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
-use toml::de::{DeTable, DeValue};
-
-/// The longest time span that a key may give: what is added to a clock must not overflow it.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+use toml::de::DeTable;
 
 /// A fault or a warning: where it is, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,13 +92,14 @@ impl<'t> Source<'t> {
         (faults, warnings)
     }
 
-    fn line(&self, offset: usize) -> usize {
+    /// The line that a place in the text is on.
+    pub fn line(&self, offset: usize) -> usize {
         let before = self
             .text
             .as_bytes()
             .get(..offset)
             .unwrap_or(self.text.as_bytes());
-        1 + before.iter().filter(|&&b| b == b'\n').count()
+        before.split(|&b| b == b'\n').count()
     }
 }
 
@@ -115,7 +113,7 @@ pub struct Table<'s, 't> {
 }
 
 impl<'s, 't> Table<'s, 't> {
-    fn new(source: &'s Source<'t>, path: String, line: usize, table: &'s DeTable<'s>) -> Self {
+    pub fn new(source: &'s Source<'t>, path: String, line: usize, table: &'s DeTable<'s>) -> Self {
         let entries = table.iter().map(|(key, value)| {
             let name: &str = key.get_ref();
             let path = if path.is_empty() {
@@ -132,7 +130,7 @@ impl<'s, 't> Table<'s, 't> {
                     path,
                     line,
                     start,
-                    value: value.get_ref(),
+                    given: value.get_ref(),
                 },
             )
         });
@@ -205,13 +203,11 @@ impl<'s, 't> Table<'s, 't> {
         example: &str,
         parse: impl FnOnce(&Value<'s, 't>) -> Option<T>,
     ) -> Option<T> {
-        match self.get(key) {
-            Some(value) => parse(&value),
-            None => {
-                self.missing(key, example);
-                None
-            }
+        let value = self.get(key);
+        if value.is_none() {
+            self.missing(key, example);
         }
+        value.and_then(|value| parse(&value))
     }
 
     /// A table within this one; an empty one where it is not there.
@@ -256,204 +252,6 @@ impl<'s, 't> Table<'s, 't> {
             match near.filter(|known| distance(known, name) <= 1 + name.len() / 5) {
                 Some(known) => value.fault(format!("is not a key here: did you mean {known}?")),
                 None => value.fault("is not a key here: remove it"),
-            }
-        }
-    }
-}
-
-/// The value of one key.
-#[derive(Clone)]
-pub struct Value<'s, 't> {
-    source: &'s Source<'t>,
-    path: String,
-    line: usize,
-    start: usize,
-    value: &'s DeValue<'s>,
-}
-
-impl<'s, 't> Value<'s, 't> {
-    /// Keeps a fault of this value.
-    pub fn fault(&self, what: impl Into<String>) {
-        self.source.fault(self.line, &self.path, what);
-    }
-
-    fn expects(&self, what: &str) {
-        let given = match self.value {
-            DeValue::String(_) => "a string",
-            DeValue::Integer(_) | DeValue::Float(_) => "a number",
-            DeValue::Boolean(_) => "true or false",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Array(_) => "a list",
-            DeValue::Table(_) => "a table",
-        };
-        self.fault(format!("is {given}: write {what}"));
-    }
-
-    /// The result, or a fault.
-    pub fn check<T>(&self, result: Result<T, impl Into<String>>) -> Option<T> {
-        result.map_err(|what| self.fault(what)).ok()
-    }
-
-    pub fn text(&self) -> Option<&'s str> {
-        match self.value {
-            DeValue::String(text) => Some(text),
-            _ => {
-                self.expects("a string in quotes");
-                None
-            }
-        }
-    }
-
-    /// A text that is not empty and has no control characters, at most `longest` bytes.
-    pub fn label(&self, longest: usize) -> Option<&'s str> {
-        let text = self.text()?;
-        if text.is_empty() || text.len() > longest || text.chars().any(char::is_control) {
-            self.fault(format!(
-                "must have 1 to {longest} bytes, none of them a control character"
-            ));
-            return None;
-        }
-        Some(text)
-    }
-
-    pub fn flag(&self) -> Option<bool> {
-        match self.value {
-            DeValue::Boolean(flag) => Some(*flag),
-            _ => {
-                self.expects("true or false");
-                None
-            }
-        }
-    }
-
-    /// A whole number within a range.
-    pub fn number(&self, least: u64, most: u64) -> Option<u64> {
-        let DeValue::Integer(digits) = self.value else {
-            self.expects("a whole number");
-            return None;
-        };
-        let number = u64::from_str_radix(digits.as_str(), digits.radix()).ok();
-        let number = number.filter(|n| (least..=most).contains(n));
-        if number.is_none() {
-            self.fault(format!("{digits} is out of range: write {least} to {most}"));
-        }
-        number
-    }
-
-    /// As [`Value::number`], for what is counted in memory.
-    pub fn count(&self, least: u64, most: u64) -> Option<usize> {
-        self.number(least, most)
-            .and_then(|n| usize::try_from(n).ok())
-    }
-
-    /// A time span, which may be 0.
-    pub fn span(&self) -> Option<Duration> {
-        let DeValue::String(text) = self.value else {
-            self.expects("a duration in quotes, such as \"30s\" or \"300ms\"");
-            return None;
-        };
-        match humantime::parse_duration(text) {
-            Ok(span) if span > LONGEST => {
-                self.fault(format!("\"{text}\" is too long: write at most \"366d\""));
-                None
-            }
-            Ok(span) => Some(span),
-            Err(e) => {
-                self.fault(format!(
-                    "\"{text}\" is no duration ({e}): write one such as \"30s\" or \"300ms\""
-                ));
-                None
-            }
-        }
-    }
-
-    /// A time span above 0.
-    pub fn timeout(&self) -> Option<Duration> {
-        let span = self.span()?;
-        if span.is_zero() {
-            self.fault("is 0: nothing could ever be done in time; write one such as \"30s\"");
-            return None;
-        }
-        Some(span)
-    }
-
-    /// A size in bytes, at least `least`.
-    pub fn size(&self, least: usize) -> Option<usize> {
-        let DeValue::String(text) = self.value else {
-            self.expects("a size in quotes, such as \"64KiB\"");
-            return None;
-        };
-        let size = text.parse::<bytesize::ByteSize>().ok();
-        let Some(size) = size.and_then(|size| usize::try_from(size.as_u64()).ok()) else {
-            self.fault(format!(
-                "\"{text}\" is no size: write one such as \"64KiB\" or \"8MiB\""
-            ));
-            return None;
-        };
-        if size < least {
-            self.fault(format!(
-                "\"{text}\" is too small: write at least \"{least}B\""
-            ));
-            return None;
-        }
-        Some(size)
-    }
-
-    /// One of a few words.
-    pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
-        let text = self.text()?;
-        let found = choices
-            .iter()
-            .find(|(word, _)| *word == text)
-            .map(|(_, value)| *value);
-        if found.is_none() {
-            let words: Vec<String> = choices
-                .iter()
-                .map(|(word, _)| format!("\"{word}\""))
-                .collect();
-            self.fault(format!(
-                "\"{text}\" is not one of them: write {}",
-                words.join(" or ")
-            ));
-        }
-        found
-    }
-
-    /// A list, each item parsed.
-    pub fn list<T>(&self, mut parse: impl FnMut(&Value<'s, 't>) -> Option<T>) -> Option<Vec<T>> {
-        let DeValue::Array(items) = self.value else {
-            self.expects("a list in brackets");
-            return None;
-        };
-        let parsed = items.iter().enumerate().map(|(i, item)| {
-            let line = self.source.line(item.span().start);
-            let path = format!("{}[{i}]", self.path);
-            parse(&Value {
-                source: self.source,
-                path,
-                line,
-                start: line,
-                value: item.get_ref(),
-            })
-        });
-        // All items are parsed before one that is wrong makes the list wrong: all faults count.
-        parsed.collect::<Vec<_>>().into_iter().collect()
-    }
-
-    pub fn table(&self) -> Option<Table<'s, 't>> {
-        match self.value {
-            DeValue::Table(table) => {
-                // The line of a `[table]` is that of its header.
-                Some(Table::new(
-                    self.source,
-                    self.path.clone(),
-                    self.start.min(self.line),
-                    table,
-                ))
-            }
-            _ => {
-                self.expects("a table");
-                None
             }
         }
     }

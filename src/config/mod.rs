@@ -7,6 +7,7 @@ mod load;
 pub mod pattern;
 pub mod settings;
 pub mod template;
+mod value;
 
 pub use file::Note;
 pub use load::{Loaded, load};

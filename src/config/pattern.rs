@@ -132,10 +132,12 @@ impl PathPattern {
     fn build(segments: Vec<Segment>) -> Result<Self, String> {
         let mut names: Vec<&str> = segments.iter().filter_map(name).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        if let Some(twice) = names.windows(2).find_map(|pair| match pair {
+            [a, b] if a == b => Some(a),
+            _ => None,
+        }) {
             return Err(format!(
-                "{{{}}} is captured twice: give each its own name",
-                twice[0]
+                "{{{twice}}} is captured twice: give each its own name"
             ));
         }
         let text = spell(&segments);
@@ -207,14 +209,16 @@ impl PathPattern {
             .collect()
     }
 
-    /// A path that this pattern matches and that lies below `path`; `None` where there is none.
+    /// A path that this pattern matches and that, less its first `skip` segments, lies below `path`;
+    /// `None` where there is none.
     #[must_use]
-    pub fn path_below(&self, path: &str) -> Option<String> {
+    pub fn path_below(&self, skip: usize, path: &str) -> Option<String> {
+        let (prefix, segments) = self.segments.split_at_checked(skip)?;
         let above: Vec<&str> = split(path).collect();
-        let longest = self.segments.len().max(above.len() + 1);
+        let longest = segments.len().max(above.len() + 1);
         (above.len() + 1..=longest).find_map(|length| {
-            let segments = expand(&self.segments, length)?;
-            let (head, tail) = segments.split_at(above.len());
+            let segments = expand(segments, length)?;
+            let (head, tail) = segments.split_at_checked(above.len())?;
             if !head
                 .iter()
                 .zip(&above)
@@ -222,14 +226,20 @@ impl PathPattern {
             {
                 return None;
             }
-            let mut below = if above.is_empty() {
-                String::new()
-            } else {
-                path.to_owned()
-            };
-            for (i, segment) in tail.iter().enumerate() {
+            let mut below = String::new();
+            let samples = tail
+                .iter()
+                .enumerate()
+                .map(|(i, segment)| segment.sample(i));
+            let above = above.iter().map(|&text| text.to_owned());
+            for text in prefix
+                .iter()
+                .map(|segment| segment.sample(0))
+                .chain(above)
+                .chain(samples)
+            {
                 below.push('/');
-                below.push_str(&segment.sample(i));
+                below.push_str(&text);
             }
             Some(below)
         })
@@ -292,6 +302,9 @@ fn spell(segments: &[Segment]) -> String {
 }
 
 fn segment(piece: &str) -> Result<Segment, String> {
+    if piece.is_empty() {
+        return Err("a path pattern has no empty segments: write one slash between two".into());
+    }
     let Some((prefix, rest)) = piece.split_once('{') else {
         return literal(piece, true).map(Segment::Literal);
     };
@@ -438,7 +451,7 @@ mod tests {
 
     #[test]
     fn finds_a_path_below() {
-        let below = |p: &str, path: &str| pattern(p).path_below(path);
+        let below = |p: &str, path: &str| pattern(p).path_below(0, path);
         assert_eq!(
             below("/files/{*key}", "/files").as_deref(),
             Some("/files/~0~")
@@ -451,6 +464,8 @@ mod tests {
         assert_eq!(below("/a/{id}/b", "/").as_deref(), Some("/a/~1~/b"));
         assert_eq!(below("/a/{id}", "/a/5"), None);
         assert_eq!(below("/a/{id}/b", "/c"), None);
+        let stripped = pattern("/api/{*rest}").path_below(1, "/x");
+        assert_eq!(stripped.as_deref(), Some("/api/x/~0~"));
     }
 
     #[test]
@@ -465,11 +480,11 @@ mod tests {
     fn any_pattern() -> impl Strategy<Value = String> {
         let piece = prop_oneof!["[ab]", Just("{X}".to_owned()), "[ab]\\{X\\}", "\\{X\\}[ab]"];
         (prop::collection::vec(piece, 0..4), any::<bool>()).prop_map(|(pieces, rest)| {
-            let mut text: String = pieces
-                .iter()
-                .enumerate()
-                .map(|(i, piece)| format!("/{}", piece.replace('X', &format!("c{i}"))))
-                .collect();
+            let mut text = String::new();
+            for (i, piece) in pieces.iter().enumerate() {
+                text.push('/');
+                text.push_str(&piece.replace('X', &format!("c{i}")));
+            }
             if rest || text.is_empty() {
                 text.push_str("/{*rest}");
             }

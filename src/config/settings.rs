@@ -29,6 +29,18 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether a write below a fence may be forwarded on some route, so that a fence which was drained
+    /// once need not stay so.
+    #[must_use]
+    pub fn is_lax(&self) -> bool {
+        self.routes.iter().any(|route| {
+            let observes = route.mode == Mode::Observe;
+            let fences = route.mode == Mode::Enforce;
+            observes
+                || fences && (route.missing == Missing::Allow || route.upstream.settle.is_none())
+        })
+    }
+
     /// The largest settle that any upstream declares: what was in flight at a crash may take effect
     /// for that long.
     #[must_use]
@@ -139,6 +151,10 @@ pub enum TokenPlace {
 
 /// `[[routes]]`
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of its own in the file"
+)]
 pub struct Route {
     /// `name`
     pub name: Arc<str>,

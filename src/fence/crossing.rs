@@ -14,6 +14,9 @@ pub struct Crossing<'a> {
     pub gate: &'a mut Gate,
     /// The token for this gate's resource.
     pub token: Token,
+    /// The rules of the route that covers this gate's resource: a request that touches several is
+    /// judged at each as a request to it alone would be.
+    pub rules: &'a Rules,
 }
 
 /// What becomes of a request that was not refused.
@@ -29,29 +32,29 @@ pub struct Entry {
 ///
 /// # Errors
 /// The first refusal; then no gate has changed.
-pub fn arrive(
-    crossings: &mut [Crossing<'_>],
-    id: WriteId,
-    kind: Kind,
-    rules: &Rules,
-) -> Result<Entry, Refusal> {
+pub fn arrive(crossings: &mut [Crossing<'_>], id: WriteId, kind: Kind) -> Result<Entry, Refusal> {
     for crossing in &*crossings {
-        crossing.gate.check(crossing.token, kind, rules)?;
+        crossing.gate.check(crossing.token, kind, crossing.rules)?;
     }
-    if crossings.iter_mut().all(|c| c.gate.admits(c.token)) {
+    if crossings.iter().all(|c| c.gate.admits(c.token)) {
         for crossing in crossings {
             crossing
                 .gate
-                .launch(id, crossing.token, kind, rules.preempt);
+                .launch(id, crossing.token, kind, crossing.rules.preempt);
         }
         return Ok(Entry {
             forwarded: true,
             raised: false,
         });
     }
+    for crossing in &*crossings {
+        crossing.gate.check_room(crossing.token, crossing.rules)?;
+    }
     let mut raised = false;
     for crossing in &mut *crossings {
-        raised |= crossing.gate.reserve(id, crossing.token, kind, rules);
+        raised |= crossing
+            .gate
+            .reserve(id, crossing.token, kind, crossing.rules);
     }
     for crossing in crossings {
         crossing.gate.advance();
@@ -66,7 +69,7 @@ pub fn arrive(
 /// otherwise. Says whether it went.
 pub fn proceed(crossings: &mut [Crossing<'_>], id: WriteId) -> bool {
     let agreed = crossings
-        .iter_mut()
+        .iter()
         .all(|c| c.gate.awaits(id) && c.gate.admits(c.token));
     if agreed {
         for crossing in crossings {
@@ -77,16 +80,18 @@ pub fn proceed(crossings: &mut [Crossing<'_>], id: WriteId) -> bool {
 }
 
 /// A request is forwarded whatever the rules say (`mode = "observe"`). Returns what they say, and
-/// whether it raised a fence: it does where every gate accepts it.
+/// whether it raised a fence: it does where every gate accepts it, and nothing else speaks against it
+/// (`veto`).
 pub fn observe(
     crossings: &mut [Crossing<'_>],
     id: WriteId,
     kind: Kind,
-    rules: &Rules,
+    veto: Option<Refusal>,
 ) -> (Result<(), Refusal>, bool) {
     let verdict = crossings
         .iter()
-        .try_for_each(|c| c.gate.check(c.token, kind, rules));
+        .try_for_each(|c| c.gate.check(c.token, kind, c.rules))
+        .and_then(|()| veto.map_or(Ok(()), Err));
     let mut raised = false;
     for crossing in crossings {
         raised |= crossing

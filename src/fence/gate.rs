@@ -41,6 +41,7 @@ struct Flight {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Waiter {
     id: WriteId,
+    token: Token,
     kind: Kind,
     preempt: bool,
 }
@@ -70,12 +71,12 @@ pub struct Gate {
     drained: bool,
     /// The disk says `drained` of `durable`.
     marked: bool,
-    /// A write with `sealed` may have had an effect (for `accept = "newer"`).
+    /// A write with `sealed` is settled and may have had an effect (for `accept = "newer"`).
     used: bool,
     /// Set while a predecessor's writes may be in flight: the fence then, and whether it was drained.
     predecessor: Option<(Token, bool)>,
     flights: Vec<Flight>,
-    /// All of them carry `sealed`: a raise refuses the lower ones.
+    /// All of them carry `sealed`, or no token: a raise refuses the lower ones.
     waiters: Vec<Waiter>,
     effects: Vec<Effect>,
 }
@@ -126,6 +127,13 @@ impl Gate {
             && self.sealed.eq_const(self.durable)
     }
 
+    /// Whether leaving memory would make the gate refuse more: with `accept = "newer"`, a token that
+    /// no write has used yet would count as used.
+    #[must_use]
+    pub const fn is_spent(&self) -> bool {
+        self.used || self.sealed.is_none()
+    }
+
     /// Whether the resource has a fence, or a write that is not settled.
     #[must_use]
     pub const fn is_engaged(&self) -> bool {
@@ -143,7 +151,8 @@ impl Gate {
         !self.effects.is_empty()
     }
 
-    /// Judges a request without changing anything.
+    /// Judges a request without changing anything. Where it would have to wait,
+    /// [`Gate::check_room`] has a say too.
     ///
     /// # Errors
     /// The refusal, where the rules refuse it.
@@ -160,15 +169,24 @@ impl Gate {
         if rules.asks_newer() && kind == Kind::Write && (self.used || self.expects_write()) {
             return Err(Refusal::Replayed);
         }
-        if !self.is_open() && self.waiters.len() >= rules.max_waiting {
-            return Err(Refusal::Busy);
-        }
         Ok(())
     }
 
-    /// Lets in a request that [`Gate::check`] has passed: seals where its token is a raise (which
-    /// refuses the lower ones that wait), asks for the commit where it is due, and makes it wait.
-    /// Says whether it was a raise.
+    /// Judges whether one more request may wait. A raise always may: it supersedes who waits.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] where too many wait already.
+    pub fn check_room(&self, token: Token, rules: &Rules) -> Result<(), Refusal> {
+        if token > self.sealed || self.waiters.len() < rules.max_waiting {
+            Ok(())
+        } else {
+            Err(Refusal::Busy)
+        }
+    }
+
+    /// Lets in a request that [`Gate::check`] and [`Gate::check_room`] have passed: seals where its
+    /// token is a raise (which refuses the lower ones that wait), asks for the commit where it is
+    /// due, and makes it wait. Says whether it was a raise.
     pub fn reserve(&mut self, id: WriteId, token: Token, kind: Kind, rules: &Rules) -> bool {
         let raises = token > self.sealed;
         if raises {
@@ -176,64 +194,49 @@ impl Gate {
         }
         self.waiters.push(Waiter {
             id,
+            token,
             kind,
             preempt: rules.preempt,
         });
-        self.ask_commit();
+        self.ask_commit(self.nothing_below());
         raises
     }
 
     /// Records a request that is forwarded at once whatever the rules say (`mode = "observe"`).
-    /// A raise seals and asks for its commit. Says whether it was a raise.
+    /// A raise seals and asks for its commit, and claims no drain: a lower write may be forwarded at
+    /// any time. Says whether it was a raise.
     pub fn observe(&mut self, id: WriteId, token: Token, kind: Kind, accepted: bool) -> bool {
         let raises = accepted && token > self.sealed;
         if raises {
             self.seal(token);
         }
-        self.launch(id, token, kind, false);
-        self.ask_commit();
+        self.track(id, token, kind, false);
+        self.ask_commit(false);
         raises
     }
 
     /// Whether a request with this token that [`Gate::check`] has passed may go at once.
-    pub fn admits(&mut self, token: Token) -> bool {
-        if token.is_none() {
-            return true;
-        }
-        if token != self.sealed || self.durable != self.sealed {
-            return false;
-        }
-        if !self.drained && self.nothing_below() {
-            self.drained = true;
-            if !self.marked {
-                self.marked = true;
-                self.effects.push(Effect::MarkDrained(self.sealed));
-            }
-        }
-        self.drained
+    #[must_use]
+    pub fn admits(&self, token: Token) -> bool {
+        token.is_none()
+            || (token == self.sealed
+                && self.durable == self.sealed
+                && (self.drained || self.nothing_below()))
     }
 
     /// Puts a request in flight. Only after [`Gate::admits`] said yes in every gate that it touches.
     pub fn launch(&mut self, id: WriteId, token: Token, kind: Kind, preempt: bool) {
-        if kind == Kind::Read {
-            return; // it cannot change the resource, so nothing need wait for it
-        }
         if token == self.sealed {
-            self.used = true;
+            self.note_drained();
         }
-        self.flights.push(Flight {
-            id,
-            token,
-            preempt,
-            cut: false,
-        });
+        self.track(id, token, kind, preempt);
     }
 
     /// Takes a write out of the line, to forward it. `None` where it does not wait here (any more).
     pub fn depart(&mut self, id: WriteId) -> Option<Kind> {
         let at = self.waiters.iter().position(|w| w.id == id)?;
         let waiter = self.waiters.swap_remove(at);
-        self.launch(id, self.sealed, waiter.kind, waiter.preempt);
+        self.launch(id, waiter.token, waiter.kind, waiter.preempt);
         Some(waiter.kind)
     }
 
@@ -280,8 +283,8 @@ impl Gate {
             return;
         };
         let flight = self.flights.swap_remove(at);
-        if unsent && flight.token == self.sealed {
-            self.used = false;
+        if !unsent && flight.token == self.sealed {
+            self.used = true;
         }
         self.advance();
     }
@@ -298,6 +301,7 @@ impl Gate {
             return;
         }
         if self.admits(self.sealed) {
+            self.note_drained();
             self.effects
                 .extend(self.waiters.iter().map(|w| Effect::Ready(w.id)));
             return;
@@ -322,10 +326,21 @@ impl Gate {
         );
     }
 
-    fn ask_commit(&mut self) {
+    fn track(&mut self, id: WriteId, token: Token, kind: Kind, preempt: bool) {
+        if kind == Kind::Read {
+            return; // it cannot change the resource, so nothing need wait for it
+        }
+        self.flights.push(Flight {
+            id,
+            token,
+            preempt,
+            cut: false,
+        });
+    }
+
+    fn ask_commit(&mut self, drained: bool) {
         if self.durable < self.sealed && self.committing < self.sealed {
             self.committing = self.sealed;
-            let drained = self.nothing_below();
             self.effects.push(Effect::Commit {
                 token: self.sealed,
                 drained,
@@ -333,9 +348,16 @@ impl Gate {
         }
     }
 
-    /// A write with the fence's own token would be forwarded at once.
-    fn is_open(&self) -> bool {
-        self.durable == self.sealed && (self.drained || self.nothing_below())
+    /// The drain has ended.
+    fn note_drained(&mut self) {
+        if self.sealed.is_none() {
+            return; // there is no record to mark
+        }
+        self.drained = true;
+        if !self.marked {
+            self.marked = true;
+            self.effects.push(Effect::MarkDrained(self.sealed));
+        }
     }
 
     fn nothing_below(&self) -> bool {
@@ -347,7 +369,9 @@ impl Gate {
 
     /// A write with the fence's token waits, or is in flight.
     fn expects_write(&self) -> bool {
-        self.waiters.iter().any(|w| w.kind == Kind::Write)
+        self.waiters
+            .iter()
+            .any(|w| w.kind == Kind::Write && w.token == self.sealed)
             || self.flights.iter().any(|f| f.token == self.sealed)
     }
 }

@@ -110,7 +110,7 @@ impl Body for Download {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Direct(direct) => direct.body.size_hint(),
-            Source::Piped { hint, .. } => hint.clone(),
+            Source::Piped { hint, .. } => *hint,
             Source::Done => SizeHint::with_exact(0),
         }
     }

@@ -7,7 +7,7 @@ use super::pool::{Link, Pool};
 use super::upload::{Progress, Upload};
 use crate::admit::Pass;
 use crate::clock::Time;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use std::future::{Future, poll_fn};
@@ -47,6 +47,9 @@ pub(super) async fn run(
         link.wire.be_polite(false);
         let (why, unused) = match converse(&mut link, pass, request, progress).await {
             Ok(response) if response.status() != StatusCode::SWITCHING_PROTOCOLS => {
+                // The HTTP library remembers that the other side speaks 1.0, and would send the next
+                // request's chunked body not at all.
+                link.reusable = response.version() == Version::HTTP_11;
                 return Ok((response, link));
             }
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
@@ -72,13 +75,24 @@ pub(super) async fn run(
     }
 }
 
+/// A connection for the request. One that had to be waited for is used only if the gates still stand
+/// as they did: a write does not start after the seal (I3).
 async fn obtain(pool: &Rc<Pool>, pass: Option<&Pass>, fresh: bool) -> Result<Link, Failure> {
     let mut link = pin!(pool.link(fresh));
-    poll_fn(|cx| match pass {
+    let mut waited = false;
+    let link = poll_fn(|cx| match pass {
         Some(pass) if pass.poll_cut(cx).is_ready() => Poll::Ready(Err(Failure::Superseded)),
-        _ => link.as_mut().poll(cx),
+        _ => {
+            let polled = link.as_mut().poll(cx);
+            waited |= polled.is_pending();
+            polled
+        }
     })
-    .await
+    .await?;
+    if waited && pass.is_some_and(|pass| !pass.is_current()) {
+        return Err(Failure::Superseded);
+    }
+    Ok(link)
 }
 
 type Unused = Option<Box<Request<Upload>>>;
@@ -103,7 +117,15 @@ async fn converse(
             Poll::Ready(Err(mut error)) => {
                 return Poll::Ready(Err((Failure::Broken, error.take_message().map(Box::new))));
             }
-            Poll::Pending if ended => return Poll::Ready(Err((Failure::Broken, None))),
+            Poll::Pending if ended => {
+                // It closed before it took the request: that comes back once the connection is gone.
+                link.hang_up();
+                let unused = match response.as_mut().poll(cx) {
+                    Poll::Ready(Err(mut error)) => error.take_message().map(Box::new),
+                    _ => None,
+                };
+                return Poll::Ready(Err((Failure::Broken, unused)));
+            }
             Poll::Pending => {}
         }
         if progress.is_broken() {

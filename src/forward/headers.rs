@@ -1,8 +1,9 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
+use crate::record::FENCING_STATUS;
 use http::header::{
-    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use std::net::IpAddr;
 
@@ -40,13 +41,15 @@ impl Peer {
     }
 }
 
-/// Turns a client's headers into those that go upstream. `TE: trailers` is ours to say anew.
+/// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
+/// is ours to say anew.
 pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
     let wants_trailers = headers
         .get_all(TE)
         .iter()
         .any(|v| v.as_bytes() == b"trailers");
     strip_hop_by_hop(headers);
+    headers.remove(EXPECT);
     headers.remove(PROXY_AUTHORIZATION);
     if wants_trailers {
         headers.insert(TE, TRAILERS);
@@ -67,8 +70,12 @@ pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
 
 /// Turns an upstream's headers into those that go to the client.
 pub fn inbound(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
+    }
     strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHENTICATE);
+    headers.remove(FENCING_STATUS); // ours to say
     headers.append(VIA, VIA_US);
 }
 
@@ -81,7 +88,10 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
             .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
             .collect();
         for name in named {
-            headers.remove(name);
+            // What a message cannot do without is not its sender's to take away.
+            if name != HOST && name != CONTENT_LENGTH {
+                headers.remove(name);
+            }
         }
         headers.remove(CONNECTION);
     }
@@ -114,6 +124,7 @@ mod tests {
             ("te", "gzip"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "websocket"),
+            ("expect", "100-continue"),
             ("proxy-authorization", "Basic x"),
             ("x-kept", "2"),
         ]);

@@ -3,51 +3,61 @@
 //! A write goes out only with a pass, in a task that owns it. What became of it is told from what
 //! reached the socket (`whole`, `answered`, `unsent`, `unknown` in docs/protocol.md).
 
+mod attend;
 mod download;
 mod exchange;
 mod failure;
 pub mod headers;
-mod linger;
 mod pool;
+mod relay;
 mod upload;
-mod wire;
 mod write;
 
 pub use download::Download;
 pub use failure::{Failed, Failure};
-pub use linger::linger;
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
-use http::header::EXPECT;
-use http::{HeaderName, Request, Response};
+use attend::{Attended, Orphans};
+use http::header::TRANSFER_ENCODING;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use pool::Pool;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 use upload::Upload;
 
 /// The upstreams, as one serving thread sees them.
-pub struct Upstreams(Vec<Rc<Pool>>);
+pub struct Upstreams {
+    pools: Vec<Rc<Pool>>,
+    orphans: Rc<Orphans>,
+}
 
 impl Upstreams {
     /// `share`: how many threads have pools to the same upstreams.
     #[must_use]
     pub fn new(upstreams: &[Arc<Upstream>], share: usize) -> Self {
-        Self(
-            upstreams
-                .iter()
-                .map(|u| Pool::new(Arc::clone(u), share))
-                .collect(),
-        )
+        let pools = upstreams
+            .iter()
+            .map(|u| Pool::new(Arc::clone(u), share))
+            .collect();
+        Self {
+            pools,
+            orphans: Rc::default(),
+        }
     }
 
     /// Closes connections that have been idle for too long.
     pub fn sweep(&self) {
-        for pool in &self.0 {
+        for pool in &self.pools {
             pool.sweep();
         }
+    }
+
+    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    pub async fn adopt(&self) {
+        self.orphans.adopt().await;
     }
 
     /// Forwards a request that needs no pass. Dropping the future, or the response's body, closes the connection.
@@ -70,18 +80,15 @@ impl Upstreams {
                     Download::direct(body, link).await,
                 ))
             }
-            Err(stopped) => {
-                progress.linger();
-                Err(Failed {
-                    why: stopped.why,
-                    sent: stopped.closed.is_some(),
-                })
-            }
+            Err(stopped) => Err(Failed {
+                why: stopped.why,
+                sent: stopped.closed.is_some(),
+            }),
         }
     }
 
-    /// Forwards a write. Dropping the future leaves the write running: its task owns the pass, and
-    /// ends it as the exchange ends.
+    /// Forwards a write. Dropping the future leaves the write running (see [`Upstreams::adopt`]): what
+    /// drives it owns the pass, and ends it as the exchange ends.
     ///
     /// # Errors
     /// [`Failed`] where no response came, or the write was cut.
@@ -95,19 +102,17 @@ impl Upstreams {
     ) -> Result<Response<Download>, Failed> {
         let (request, progress) = stream(request, token_headers);
         let pool = Rc::clone(self.pool(upstream));
-        let (reply, response) = oneshot::channel();
-        tokio::task::spawn_local(async move {
-            write::run(&pool, pass, request, &progress, settled_at, reply).await;
+        let write = Attended::new(&self.orphans, |slot| {
+            write::run(pool, pass, request, progress, settled_at, slot)
         });
-        // The task always replies; it is only dropped with the whole thread.
-        response.await.unwrap_or(Err(Failed {
+        write.await.unwrap_or(Err(Failed {
             why: Failure::Broken,
             sent: true,
         }))
     }
 
     fn pool(&self, upstream: usize) -> &Rc<Pool> {
-        &self.0[upstream]
+        &self.pools[upstream]
     }
 }
 
@@ -116,8 +121,11 @@ fn stream(
     token_headers: &Rc<[HeaderName]>,
 ) -> (Request<Upload>, Rc<upload::Progress>) {
     let (mut head, body) = request.into_parts();
-    // Answered here, as soon as the body is asked for.
-    let awaits_continue = head.headers.remove(EXPECT).is_some();
-    let (upload, progress) = Upload::new(body, Rc::clone(token_headers), awaits_continue);
+    if body.size_hint().exact().is_none() && !body.is_end_stream() {
+        // Said outright: the HTTP library takes a GET without it for one that has no body.
+        head.headers
+            .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    let (upload, progress) = Upload::new(body, Rc::clone(token_headers));
     (Request::from_parts(head, upload), progress)
 }

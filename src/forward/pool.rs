@@ -5,9 +5,9 @@
 
 use super::failure::Failure;
 use super::upload::Upload;
-use super::wire::Wire;
 use crate::clock::{self, Time};
 use crate::config::settings::Upstream;
+use crate::socket::Socket;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -32,11 +32,14 @@ pub(super) struct Pool {
 /// An open connection to an upstream, and the right to use it.
 pub(super) struct Link {
     pub(super) sender: SendRequest<Upload>,
-    pub(super) wire: Wire,
-    connection: Pin<Box<Connection<Wire, Upload>>>,
+    pub(super) wire: Socket,
+    /// `None` once it was hung up.
+    connection: Option<Pin<Box<Connection<Socket, Upload>>>>,
     idle_since: Time,
     /// It has served before: its other side may have closed it by now.
     pub(super) reused: bool,
+    /// It may serve again: its other side speaks HTTP/1.1.
+    pub(super) reusable: bool,
     timeouts: (Duration, Duration),
     pool: Weak<Pool>,
 }
@@ -57,14 +60,25 @@ impl Pool {
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
     /// that is free. Cancel-safe.
     pub(super) async fn link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
+        if !fresh && let Some(link) = self.take_idle() {
+            return Ok(link);
+        }
+        Box::pin(self.new_link(fresh)).await // rare and large: kept out of the caller's future
+    }
+
+    async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
         let deadline = clock::now().after(self.upstream.connect_timeout);
         loop {
             if !fresh && let Some(link) = self.take_idle() {
                 return Ok(link);
             }
             if self.open.get() >= self.most {
-                // An old idle connection makes room for a new one.
-                drop(self.idle.borrow_mut().pop());
+                // The oldest idle connection makes room for a new one.
+                let oldest = {
+                    let mut idle = self.idle.borrow_mut();
+                    (!idle.is_empty()).then(|| idle.remove(0))
+                };
+                drop(oldest);
             }
             if self.open.get() < self.most {
                 return self.connect().await;
@@ -111,9 +125,7 @@ impl Pool {
             .await
             .map_err(|_| Failure::ConnectTimeout)?
             .map_err(Failure::Connect)?;
-        // Without it small writes are only slower.
-        let _ = stream.set_nodelay(true);
-        let wire = Wire::new(stream);
+        let wire = Socket::abortive(stream);
         let (sender, connection) = Builder::new()
             .handshake(wire.clone())
             .await
@@ -122,9 +134,10 @@ impl Pool {
         Ok(Link {
             sender,
             wire,
-            connection: Box::pin(connection),
+            connection: Some(Box::pin(connection)),
             idle_since: clock::now(),
             reused: false,
+            reusable: true,
             timeouts: (
                 self.upstream.response_timeout,
                 self.upstream.body_idle_timeout,
@@ -164,7 +177,15 @@ impl Drop for Room<'_> {
 impl Link {
     /// Lets the connection do what it can; `Ready` once it has ended.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.connection.as_mut().poll(cx).map(|_| ())
+        match &mut self.connection {
+            Some(connection) => connection.as_mut().poll(cx).map(|_| ()),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// Ends the connection; what it has not sent comes back to its sender.
+    pub(super) fn hang_up(&mut self) {
+        self.connection = None;
     }
 
     /// `response_timeout` and `body_idle_timeout` of its upstream.
@@ -174,13 +195,15 @@ impl Link {
 
     /// Gives the connection back after a whole exchange; closed where it cannot serve another.
     pub(super) fn give_back(mut self, cx: &mut Context<'_>) {
-        if self.drive(cx).is_pending() && self.sender.is_ready() {
+        let ended = self.drive(cx).is_ready();
+        let ready = !ended && self.sender.is_ready() && self.reusable;
+        if ready || ended {
             self.wire.be_polite(true);
+        }
+        if ready && let Some(pool) = self.pool.upgrade() {
             self.idle_since = clock::now();
-            if let Some(pool) = self.pool.upgrade() {
-                pool.idle.borrow_mut().push(self);
-                pool.freed.notify_one();
-            }
+            pool.idle.borrow_mut().push(self);
+            pool.freed.notify_one();
         }
     }
 }

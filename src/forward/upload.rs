@@ -3,7 +3,6 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
-use super::linger::linger;
 use crate::clock::{self, Time};
 use bytes::Bytes;
 use http::{HeaderName, header};
@@ -16,8 +15,7 @@ use std::task::{Context, Poll};
 
 /// The body of a request, as the HTTP library takes it.
 pub(super) struct Upload {
-    /// There until this is dropped.
-    body: Option<Incoming>,
+    body: Incoming,
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
     /// Headers that may not come as a trailer either.
@@ -32,10 +30,6 @@ pub(super) struct Progress {
     broken: Cell<bool>,
     waits_for_client: Cell<bool>,
     stopped: Cell<bool>,
-    /// The client sends nothing before it is asked to.
-    awaits_continue: Cell<bool>,
-    /// What the library has let go of before it was whole.
-    left_over: Cell<Option<Incoming>>,
 }
 
 impl Progress {
@@ -68,13 +62,6 @@ impl Progress {
         self.stopped.set(true);
     }
 
-    /// Lets a client that still sends read its answer. To be called once the exchange is over.
-    pub(super) fn linger(&self) {
-        if let Some(body) = self.left_over.take() {
-            linger(body);
-        }
-    }
-
     fn finish(&self) {
         if self.whole_at.get().is_none() {
             self.whole_at.set(Some(clock::now()));
@@ -83,12 +70,7 @@ impl Progress {
 }
 
 impl Upload {
-    /// `awaits_continue`: the client sends its body only once that is asked for.
-    pub(super) fn new(
-        body: Incoming,
-        token_headers: Rc<[HeaderName]>,
-        awaits_continue: bool,
-    ) -> (Self, Rc<Progress>) {
+    pub(super) fn new(body: Incoming, token_headers: Rc<[HeaderName]>) -> (Self, Rc<Progress>) {
         let now = clock::now();
         let progress = Rc::new(Progress {
             whole_at: Cell::new(body.is_end_stream().then_some(now)),
@@ -96,13 +78,11 @@ impl Upload {
             broken: Cell::new(false),
             waits_for_client: Cell::new(false),
             stopped: Cell::new(false),
-            awaits_continue: Cell::new(awaits_continue),
-            left_over: Cell::new(None),
         });
         let left = body.size_hint().exact();
         (
             Self {
-                body: Some(body),
+                body,
                 left,
                 token_headers,
                 progress: Rc::clone(&progress),
@@ -123,11 +103,7 @@ impl Body for Upload {
         if self.progress.stopped.get() || self.progress.broken.get() {
             return Poll::Pending;
         }
-        let Some(body) = self.body.as_mut() else {
-            return Poll::Ready(None);
-        };
-        let polled = Pin::new(body).poll_frame(cx);
-        self.progress.awaits_continue.set(false);
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
         self.progress.waits_for_client.set(polled.is_pending());
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
@@ -151,6 +127,7 @@ impl Body for Upload {
                 {
                     trailers.remove(name);
                 }
+                self.progress.finish(); // the HTTP library ends the message here, and asks no more
                 Frame::trailers(trailers)
             }
             Err(frame) => frame,
@@ -166,19 +143,10 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        let progress = &self.progress;
-        if !progress.is_whole() && !progress.is_broken() && !progress.awaits_continue.get() {
-            progress.left_over.set(self.body.take());
-        }
+        self.body.size_hint()
     }
 }

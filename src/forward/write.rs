@@ -1,35 +1,33 @@
-//! A write from pass to outcome: the body of the task that owns it.
+//! A write from pass to outcome. Whatever drives this owns the pass.
 
-use super::download::{Download, Part, give_back};
-use super::exchange::{self, Timer};
+use super::attend::Slot;
+use super::download::Download;
+use super::exchange;
 use super::failure::Failed;
-use super::pool::{Link, Pool};
+use super::pool::Pool;
+use super::relay::{Relay, Step};
 use super::upload::{Progress, Upload};
 use crate::admit::{Outcome, Pass};
-use crate::clock::{self, Time};
+use crate::clock;
 use crate::config::settings::SettledAt;
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body, Frame};
-use hyper::body::Incoming;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use http_body::Body;
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use tokio::sync::{mpsc, oneshot};
+use std::time::Duration;
+use tokio::sync::mpsc;
 
-type Reply = oneshot::Sender<Result<Response<Download>, Failed>>;
+type Reply = Slot<Result<Response<Download>, Failed>>;
 
 /// Runs a write to its end, and ends its pass with what became of it.
 pub(super) async fn run(
-    pool: &Rc<Pool>,
+    pool: Rc<Pool>,
     pass: Pass,
     request: Request<Upload>,
-    progress: &Progress,
+    progress: Rc<Progress>,
     settled_at: SettledAt,
     reply: Reply,
 ) {
-    let (response, link) = match exchange::run(pool, Some(&pass), request, progress).await {
+    let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
         Ok(answer) => answer,
         Err(stopped) => {
             pass.finish(match stopped.closed {
@@ -39,42 +37,44 @@ pub(super) async fn run(
                 },
                 None => Outcome::Unsent,
             });
-            let failed = Failed {
+            return reply.fill(Err(Failed {
                 why: stopped.why,
                 sent: stopped.closed.is_some(),
-            };
-            let _ = reply.send(Err(failed)); // nobody listens where the client has left
-            return progress.linger();
+            }));
         }
     };
-    let settles = !pool.upstream.unsettled_status.contains(&response.status());
+    let says_something = !pool.upstream.unsettled_status.contains(&response.status());
+    let success = response.status().is_success();
     let (head, body) = response.into_parts();
     if progress.is_whole() && settled_at == SettledAt::ResponseHead {
-        pass.finish(answered(settles));
+        pass.finish(answered(says_something));
         let body = Download::direct(body, link).await;
-        let _ = reply.send(Ok(Response::from_parts(head, body)));
-        return;
+        return reply.fill(Ok(Response::from_parts(head, body)));
     }
     let (parts, receiver) = mpsc::channel(1);
     let piped = Download::piped(receiver, body.size_hint());
-    let _ = reply.send(Ok(Response::from_parts(head, piped)));
+    reply.fill(Ok(Response::from_parts(head, piped)));
+    let relay = Relay::new(body, link, parts, Rc::clone(&progress));
+    // Rare and large: kept out of the future of a plain write.
     if progress.is_whole() {
-        to_the_end(
+        let patience = pool.upstream.response_body_timeout;
+        Box::pin(to_the_end(pass, relay, says_something, patience)).await;
+    } else if success {
+        Box::pin(alongside(
             pass,
-            body,
-            link,
-            parts,
-            settles,
-            pool.upstream.response_body_timeout,
-        )
+            relay,
+            &progress,
+            settled_at,
+            says_something,
+        ))
         .await;
     } else {
-        early(pass, body, link, parts, progress).await;
+        Box::pin(turned_down(pass, relay, &progress)).await;
     }
 }
 
-fn answered(settles: bool) -> Outcome {
-    if settles {
+fn answered(says_something: bool) -> Outcome {
+    if says_something {
         Outcome::Answered
     } else {
         Outcome::Unknown {
@@ -84,151 +84,71 @@ fn answered(settles: bool) -> Outcome {
     }
 }
 
-/// An answer before the request was whole: nothing more of it is sent, the answer is passed on, and
-/// the connection closed. A cut closes it at once.
-async fn early(
-    pass: Pass,
-    body: Incoming,
-    link: Link,
-    parts: mpsc::Sender<Part>,
-    progress: &Progress,
-) {
+/// Turned down before the request was whole (413, 401): nothing more of it is sent, the answer is
+/// passed on, and the connection closed. A cut closes it at once.
+async fn turned_down(pass: Pass, mut relay: Relay, progress: &Progress) {
     progress.stop();
-    let mut relay = Relay::new(body, link, Some(parts));
-    while relay.step(&pass).await == Step::More {}
-    let since = relay.link.wire.close();
+    while relay.step(Some(&pass)).await == Step::More {}
+    let since = relay.close();
     pass.finish(Outcome::Unknown {
         whole: false,
         since,
     });
-    drop(relay);
-    progress.linger();
+}
+
+/// The upstream answers well while it still reads: both go on side by side. The write is answered once
+/// it is whole; if the response ends or a cut comes before that, the connection is closed.
+async fn alongside(
+    pass: Pass,
+    mut relay: Relay,
+    progress: &Progress,
+    settled_at: SettledAt,
+    says_something: bool,
+) {
+    loop {
+        let step = relay.step(Some(&pass)).await;
+        match step {
+            Step::More if !progress.is_whole() => {}
+            Step::More | Step::Cut if progress.is_whole() => {
+                if settled_at == SettledAt::ResponseHead {
+                    pass.finish(answered(says_something));
+                    return relay.finish().await;
+                }
+                if step == Step::Cut {
+                    let (_, idle) = relay.timeouts();
+                    relay.detach(clock::now().after(idle));
+                }
+            }
+            Step::End if progress.is_whole() => {
+                relay.give_back().await;
+                return pass.finish(answered(says_something));
+            }
+            Step::More | Step::Cut | Step::End | Step::Broken => {
+                let since = relay.close();
+                return pass.finish(Outcome::Unknown {
+                    whole: progress.is_whole(),
+                    since,
+                });
+            }
+        }
+    }
 }
 
 /// The write counts as answered at the end of its response. Superseded, it is detached from its
 /// client, and the rest of the response is read and dropped for a while before it is cut.
-async fn to_the_end(
-    pass: Pass,
-    body: Incoming,
-    link: Link,
-    parts: mpsc::Sender<Part>,
-    settles: bool,
-    patience: std::time::Duration,
-) {
-    let mut relay = Relay::new(body, link, Some(parts));
+async fn to_the_end(pass: Pass, mut relay: Relay, says_something: bool, patience: Duration) {
     loop {
-        match relay.step(&pass).await {
+        match relay.step(Some(&pass)).await {
             Step::More => {}
             Step::Cut => relay.detach(clock::now().after(patience)),
             Step::End => {
-                let Relay { link, .. } = relay;
-                give_back(link).await;
-                return pass.finish(answered(settles));
+                relay.give_back().await;
+                return pass.finish(answered(says_something));
             }
             Step::Broken => {
-                let since = relay.link.wire.close();
+                let since = relay.close();
                 return pass.finish(Outcome::Unknown { whole: true, since });
             }
         }
-    }
-}
-
-#[derive(PartialEq)]
-enum Step {
-    More,
-    Cut,
-    End,
-    Broken,
-}
-
-/// Moves a response from its connection to its client, part by part.
-struct Relay {
-    body: Incoming,
-    link: Link,
-    /// `None`: detached, what comes is dropped.
-    parts: Option<mpsc::Sender<Part>>,
-    give_up_at: Option<Time>,
-}
-
-impl Relay {
-    const fn new(body: Incoming, link: Link, parts: Option<mpsc::Sender<Part>>) -> Self {
-        Self {
-            body,
-            link,
-            parts,
-            give_up_at: None,
-        }
-    }
-
-    fn detach(&mut self, give_up_at: Time) {
-        self.parts = None;
-        self.give_up_at = Some(give_up_at);
-    }
-
-    /// One part, or the reason why there is none. A client that takes nothing for as long as an
-    /// upstream may say nothing is broken off too.
-    async fn step(&mut self, pass: &Pass) -> Step {
-        let (_, idle) = self.link.timeouts();
-        let deadline = self.give_up_at.unwrap_or_else(|| clock::now().after(idle));
-        let frame = {
-            let mut timer = pin!(Timer::default());
-            poll_fn(|cx| {
-                if self.parts.is_some() && pass.poll_cut(cx).is_ready() {
-                    return Poll::Ready(Err(Step::Cut));
-                }
-                if let Poll::Ready(frame) = self.poll_frame(cx) {
-                    return Poll::Ready(frame);
-                }
-                timer
-                    .as_mut()
-                    .poll_until(deadline, cx)
-                    .map(|()| Err(Step::Broken))
-            })
-            .await
-        };
-        let (part, step) = match frame {
-            Ok(frame) => (Part::Frame(frame), Step::More),
-            Err(Step::End) => (Part::End, Step::End),
-            Err(step) => return step,
-        };
-        let Some(parts) = self.parts.clone() else {
-            return step;
-        };
-        let mut handing = pin!(parts.send(part));
-        let mut timer = pin!(Timer::default());
-        let sent = poll_fn(|cx| {
-            if pass.poll_cut(cx).is_ready() {
-                return Poll::Ready(Err(Step::Cut));
-            }
-            if let Poll::Ready(sent) = handing.as_mut().poll(cx) {
-                return Poll::Ready(Ok(sent.is_ok()));
-            }
-            timer
-                .as_mut()
-                .poll_until(deadline, cx)
-                .map(|()| Err(Step::Broken))
-        })
-        .await;
-        match sent {
-            Ok(true) => step,
-            Ok(false) => {
-                // The client has left; the write goes on to its end without it.
-                self.detach(clock::now().after(idle));
-                step
-            }
-            Err(Step::Cut) if step == Step::End => Step::End,
-            Err(other) => other,
-        }
-    }
-
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Step>> {
-        let _ = self.link.drive(cx);
-        Pin::new(&mut self.body)
-            .poll_frame(cx)
-            .map(|frame| match frame {
-                Some(Ok(frame)) => Ok(frame),
-                Some(Err(_)) => Err(Step::Broken),
-                None => Err(Step::End),
-            })
     }
 }

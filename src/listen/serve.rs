@@ -1,12 +1,14 @@
 //! Serves the client connections of one listener, on one thread.
 
 use crate::forward::headers::Peer;
+use crate::journey::Client;
+use crate::socket::Socket;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use std::cell::Cell;
 use std::error::Error;
 use std::future::Future;
@@ -14,8 +16,11 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// How long a client that was answered before its request was read may go on sending.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// What a client connection may take.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +39,7 @@ pub async fn serve<H, F, B>(
     mut stop: watch::Receiver<bool>,
     handle: H,
 ) where
-    H: Fn(Rc<Peer>, Request<Incoming>) -> F + Clone + 'static,
+    H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
     F: Future<Output = Response<B>> + 'static,
     B: Body + 'static,
     B::Data: Send,
@@ -54,14 +59,15 @@ pub async fn serve<H, F, B>(
                 continue;
             }
         };
-        let peer = Rc::new(Peer::new(address.ip()));
+        let socket = Socket::orderly(stream);
+        let client = Rc::new(Client {
+            peer: Peer::new(address.ip()),
+            socket,
+        });
         let guard = Open::enter(&open);
         let (stop, handle) = (stop.clone(), handle.clone());
         tokio::task::spawn_local(async move {
-            connection(stream, limits, stop, move |request| {
-                handle(Rc::clone(&peer), request)
-            })
-            .await;
+            connection(client, limits, stop, handle).await;
             drop(guard);
         });
     }
@@ -70,21 +76,19 @@ pub async fn serve<H, F, B>(
 }
 
 async fn connection<H, F, B>(
-    stream: TcpStream,
+    client: Rc<Client>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
     handle: H,
 ) where
-    H: Fn(Request<Incoming>) -> F,
+    H: Fn(Rc<Client>, Request<Incoming>) -> F,
     F: Future<Output = Response<B>>,
     B: Body + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // Without it small answers are only slower.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
-        let response = handle(request);
+        let response = handle(Rc::clone(&client), request);
         async move { Ok::<_, std::convert::Infallible>(response.await) }
     });
     let mut http = Builder::new();
@@ -92,7 +96,7 @@ async fn connection<H, F, B>(
         .header_read_timeout(limits.header_timeout)
         .max_header_size(limits.max_header_bytes)
         .half_close(false);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         _ = stop.wait_for(|stop| *stop) => {
@@ -102,6 +106,9 @@ async fn connection<H, F, B>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "client connection ended early");
+    }
+    if !*stop.borrow() && !client.socket.has_left() {
+        Box::pin(client.socket.linger(LINGER)).await;
     }
 }
 

@@ -1,5 +1,10 @@
 //! What became of a request, in one word: the `Fencing-Status`, and the label of the metrics.
 
+use http::HeaderName;
+
+/// The response header that says what the gateway decided.
+pub const FENCING_STATUS: HeaderName = HeaderName::from_static("fencing-status");
+
 /// What became of a request. Each request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {

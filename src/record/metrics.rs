@@ -28,7 +28,7 @@ const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
 /// The operations of the store that can fail, as `fencegate_store_errors_total` names them.
-pub const STORE_OPS: [&str; 3] = ["read", "commit", "reopen"];
+pub const STORE_OPS: [&str; 6] = ["read", "commit", "mark", "ledger", "reopen", "close"];
 
 const SECONDS: [f64; 14] = [
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,

@@ -5,5 +5,5 @@
 pub mod decision;
 pub mod metrics;
 
-pub use decision::Decision;
+pub use decision::{Decision, FENCING_STATUS};
 pub use metrics::{Metrics, RouteMetrics};

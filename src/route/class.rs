@@ -4,8 +4,8 @@
 
 use super::{header, query};
 use crate::config::{Route, is_safe};
-use http::Method;
 use http::request::Parts;
+use http::{HeaderName, Method};
 
 /// What a request may do to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,17 @@ impl Class {
     }
 }
 
-/// Headers by which some servers take another path than the request's: they are stripped.
-pub const PATH_OVERRIDES: [&str; 4] = [
-    "x-original-url",
-    "x-rewrite-url",
-    "x-original-uri",
-    "x-forwarded-uri",
-];
+/// Headers by which some servers take another path than the request's: they are stripped. Also in
+/// spellings with an underscore: see [`overrides_path`].
+pub const PATH_OVERRIDES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
+
+/// Whether a header is one of [`PATH_OVERRIDES`], in any spelling.
+#[must_use]
+pub fn overrides_path(name: &HeaderName) -> bool {
+    PATH_OVERRIDES
+        .iter()
+        .any(|known| header::twins(known, name.as_str()))
+}
 
 const METHOD_OVERRIDES: [&str; 3] = [
     "x-http-method-override",
@@ -64,11 +68,15 @@ impl Methods {
             }
         }
         if let Some(query) = parts.uri.query() {
-            for (name, value) in query::decoded_names(query) {
-                if name == "_method" || METHOD_OVERRIDES.contains(&name.as_str()) {
-                    let value: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
-                    merge(&mut over, &value)?;
-                }
+            let names = [
+                "_method",
+                METHOD_OVERRIDES[0],
+                METHOD_OVERRIDES[1],
+                METHOD_OVERRIDES[2],
+            ];
+            for value in query::all_like(query, &names) {
+                let value: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
+                merge(&mut over, &value)?;
             }
         }
         Ok(Self {
@@ -231,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn path_overrides_are_known_in_lower_case() {
-        assert!(
-            PATH_OVERRIDES
-                .iter()
-                .all(|name| name.bytes().all(|b| !b.is_ascii_uppercase()))
-        );
+    fn path_overrides_are_known_in_any_spelling() {
+        for name in PATH_OVERRIDES {
+            assert!(overrides_path(&HeaderName::from_static(name)), "{name}");
+        }
+        assert!(overrides_path(&HeaderName::from_static("x_rewrite_url")));
+        assert!(!overrides_path(&HeaderName::from_static("x-forwarded-for")));
     }
 }

@@ -149,3 +149,65 @@ fn rule(route: &Route) -> String {
     };
     format!("mode {mode}, accept {accept}, missing {missing}{reads}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+
+    fn explained(request: &str) -> Result<Explanation, String> {
+        let sample = include_str!("../../config/fencegate.toml");
+        let loaded = load(sample).unwrap_or_else(|faults| panic!("{faults:#?}"));
+        explain(&loaded.settings, request)
+    }
+
+    #[test]
+    fn names_the_route_the_resource_the_rule_and_the_strength() {
+        let text = explained("PUT /files/a").unwrap().to_string();
+        for part in [
+            "route      files",
+            "write (PUT)",
+            "default:files/a",
+            "fencing-token",
+            "accept same-or-newer",
+            "drained",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert_eq!(
+            explained("PUT http://files.example/files/a")
+                .unwrap()
+                .route
+                .as_deref(),
+            Some("files")
+        );
+    }
+
+    #[test]
+    fn says_where_nothing_matches() {
+        let found = explained("PUT /elsewhere").unwrap();
+        assert!(
+            found.route.is_none() && found.to_string().contains("no route"),
+            "{found}"
+        );
+        assert!(
+            explained("PUT /files//a")
+                .unwrap()
+                .to_string()
+                .contains("400 malformed")
+        );
+        assert!(
+            explained("MOVE /files/a")
+                .unwrap()
+                .to_string()
+                .contains("Destination")
+        );
+    }
+
+    #[test]
+    fn what_is_no_request_is_an_error() {
+        for request in ["", "PUT", "PUT /a b", "P@T /a", "PUT http://"] {
+            assert!(explained(request).is_err(), "{request}");
+        }
+    }
+}

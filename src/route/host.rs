@@ -71,8 +71,8 @@ pub fn of(parts: &Parts) -> Result<Option<Host<'_>>, &'static str> {
 /// Why it is no host.
 pub fn parse(text: &str) -> Result<Host<'_>, &'static str> {
     const NO_HOST: &str = "the host is not a plain name or address";
-    let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, rest)) => {
+    let (name, port) =
+        if let Some((address, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) {
             address.parse::<std::net::Ipv6Addr>().map_err(|_| NO_HOST)?;
             let name = text.get(..address.len() + 2).unwrap_or_default();
             let port = rest.strip_prefix(':');
@@ -80,8 +80,7 @@ pub fn parse(text: &str) -> Result<Host<'_>, &'static str> {
                 return Err(NO_HOST);
             }
             (name, port)
-        }
-        None => {
+        } else {
             let (name, port) = text
                 .split_once(':')
                 .map_or((text, None), |(n, p)| (n, Some(p)));
@@ -90,8 +89,7 @@ pub fn parse(text: &str) -> Result<Host<'_>, &'static str> {
                 return Err(NO_HOST);
             }
             (name, port)
-        }
-    };
+        };
     if port.is_some_and(|port| port.parse::<u16>().is_err() || port.starts_with(['0', '+'])) {
         return Err("the port is no number");
     }

@@ -5,6 +5,7 @@
 pub mod class;
 mod destination;
 pub mod explain;
+mod found;
 pub mod header;
 mod host;
 mod key;
@@ -15,7 +16,8 @@ mod target;
 mod tests;
 mod tree;
 
-pub use class::{Class, PATH_OVERRIDES};
+pub use class::{Class, PATH_OVERRIDES, overrides_path};
+pub use found::{Destination, End, Key, Keys, Match, Reject};
 pub use tree::Tree;
 
 use crate::config::{Captures, Mode, Route, Settings, TokenPlace};
@@ -25,6 +27,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use key::Facts;
+use std::borrow::Cow;
 use std::sync::Arc;
 use target::Split;
 
@@ -44,96 +47,6 @@ struct Entry {
     strip: usize,
     /// Whether any request on it is fenced.
     fences: bool,
-}
-
-/// What a request is, by its head.
-#[derive(Debug)]
-pub struct Match {
-    /// The route that serves it.
-    pub route: Arc<Route>,
-    /// Read or write.
-    pub class: Class,
-    /// The method that it is judged by: its own, or what overrides that.
-    pub method: Method,
-    /// What it needs passes for; `None` where it needs none (reads, routes that are off).
-    pub keys: Option<Keys>,
-    /// The path and query to forward.
-    pub target: PathAndQuery,
-    /// The token's text, where it stands in the path or the query.
-    pub token: Option<String>,
-    /// Where it goes, for a write with a `Destination`.
-    pub destination: Option<Destination>,
-    /// Whether the path ends in a slash.
-    pub trailing_slash: bool,
-}
-
-/// The resources of a request, each once.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// The first: of the path, or of the `Destination` for a COPY.
-    pub first: Key,
-    /// The `Destination`'s, for a MOVE to another resource.
-    pub second: Option<Key>,
-}
-
-/// One resource of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The bytes of a [`ResourceKey`](crate::fence::ResourceKey).
-    pub bytes: Vec<u8>,
-    /// Which end of the request it is: its rules are those of that end's route.
-    pub end: End,
-    /// What the request may change below it.
-    pub tree: Tree,
-}
-
-/// An end of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its path.
-    Request,
-    /// Its `Destination`.
-    Destination,
-}
-
-/// The other end of a MOVE or COPY.
-#[derive(Debug)]
-pub struct Destination {
-    /// The route that covers it. Same upstream, mode and token format as the request's.
-    pub route: Arc<Route>,
-    /// Its path as it is to be forwarded, less the token and the route's prefix.
-    pub target: PathAndQuery,
-    /// Whether its token stands in [`DESTINATION_TOKEN`].
-    pub own_token: bool,
-}
-
-/// Why a request is refused by its head alone.
-#[derive(Debug)]
-pub enum Reject {
-    /// No route matches: 404.
-    Unrouted,
-    /// 400.
-    Malformed {
-        /// Why, for the sender.
-        why: &'static str,
-        /// The route, where it is known.
-        route: Option<Arc<Route>>,
-    },
-    /// 403.
-    Forbidden {
-        /// Why, for the sender.
-        why: &'static str,
-        /// The route of the request's own path.
-        route: Arc<Route>,
-    },
-    /// 405: CONNECT.
-    MethodNotAllowed,
-}
-
-impl From<&'static str> for Reject {
-    fn from(why: &'static str) -> Self {
-        Self::Malformed { why, route: None }
-    }
 }
 
 /// A request's head, read once.
@@ -245,9 +158,10 @@ impl Routes {
             end: End::Request,
         };
         let other = self.other_end(&head, &mut found)?;
-        let reaches = head.methods.reaches_below() || other.is_some();
+        let two_ends = found.destination.is_some();
+        let reaches = head.methods.reaches_below() || two_ends;
         // A COPY changes nothing at its own path.
-        let copies = head.methods.only_copies() && other.is_some();
+        let copies = head.methods.only_copies() && two_ends;
         let tree = if reaches && !copies {
             self.below(&own)?
         } else {
@@ -392,48 +306,13 @@ impl Routes {
     }
 }
 
-impl Keys {
-    fn one(first: Key) -> Self {
-        Self {
-            first,
-            second: None,
-        }
-    }
-
-    /// A MOVE of a resource onto itself has one key.
-    fn both(first: Key, second: Key) -> Self {
-        if first.bytes != second.bytes {
-            return Self {
-                first,
-                second: Some(second),
-            };
-        }
-        let tree = if second.tree == Tree::No || first.tree == Tree::Refuse {
-            first.tree
-        } else {
-            second.tree
-        };
-        Self::one(Key { tree, ..first })
-    }
-}
-
-impl Key {
-    fn alone(bytes: Vec<u8>, end: End) -> Self {
-        Self {
-            bytes,
-            end,
-            tree: Tree::No,
-        }
-    }
-}
-
 /// The token's text where it stands in the target, and the query without it.
-fn token_of(
+fn token_of<'a>(
     route: &Route,
     raw: Split<'_>,
-    query: Option<&str>,
-) -> Result<(Option<String>, Option<String>), &'static str> {
-    let whole = query.map(str::to_owned);
+    query: Option<&'a str>,
+) -> Result<(Option<String>, Option<Cow<'a, str>>), &'static str> {
+    let whole = query.map(Cow::Borrowed);
     match (&route.token, raw.token) {
         (TokenPlace::PathPrefix, token) => Ok((token.map(str::to_owned), whole)),
         (_, Some(_)) => Err("a token in the path, where this route does not read it"),
@@ -443,10 +322,8 @@ fn token_of(
             Some(value) => {
                 let value = query::value(value)?;
                 let text = String::from_utf8(value).map_err(|_| "the token is no number")?;
-                Ok((
-                    Some(text),
-                    query.and_then(|query| query::without(query, name)),
-                ))
+                let rest = query.and_then(|query| query::without(query, name));
+                Ok((Some(text), rest.map(Cow::Owned)))
             }
         },
         (TokenPlace::Header(_), None) => Ok((None, whole)),

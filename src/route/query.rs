@@ -3,6 +3,7 @@
 //! Knows nothing of what the parameters are for.
 
 use super::path::{escape, refuse_double_encoding};
+use std::borrow::Cow;
 
 /// The raw value of the parameter of that name; `None` where it is not there.
 ///
@@ -34,11 +35,15 @@ pub fn without(query: &str, name: &str) -> Option<String> {
     (!kept.is_empty()).then(|| kept.join("&"))
 }
 
-/// The names of the parameters, decoded and in lower case, with their raw values.
-pub fn decoded_names(query: &str) -> impl Iterator<Item = (String, &str)> {
-    query.split(['&', ';']).map(|pair| {
+/// The raw values of all parameters that some server could take for one of these names.
+pub fn all_like<'a>(query: &'a str, names: &[&str]) -> impl Iterator<Item = &'a str> {
+    query.split(['&', ';']).filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (loose(key), value)
+        let key = loose(key);
+        names
+            .iter()
+            .any(|name| key.eq_ignore_ascii_case(name))
+            .then_some(value)
     })
 }
 
@@ -91,9 +96,13 @@ fn resembles(pair: &str, name: &str) -> bool {
     rest.is_some() && matches!(key.as_bytes().get(name.len()), None | Some(b'[' | 0))
 }
 
-fn loose(key: &str) -> String {
+/// The name as a lenient server reads it.
+fn loose(key: &str) -> Cow<'_, str> {
+    if !key.bytes().any(|b| matches!(b, b'%' | b'+')) {
+        return Cow::Borrowed(key);
+    }
     let decoded = percent_encoding::percent_decode_str(key).decode_utf8_lossy();
-    decoded.trim_matches(['+', ' ']).to_ascii_lowercase()
+    Cow::Owned(decoded.trim_matches(['+', ' ']).to_owned())
 }
 
 #[cfg(test)]
@@ -168,7 +177,7 @@ mod tests {
             let _ = lookup(Some(&query), &name);
             let _ = value(&query);
             let _ = without(&query, &name);
-            let _ = decoded_names(&query).count();
+            let _ = all_like(&query, &[&name]).count();
         }
     }
 }

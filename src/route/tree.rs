@@ -4,7 +4,7 @@
 //! paths below; only the store and the gates know whether anything there is fenced.
 
 use super::key::{self, Facts};
-use super::{End, Entry};
+use super::{End, Entry, target};
 use crate::config::Mode;
 
 /// Whether a request that reaches below its path may go ahead.
@@ -38,13 +38,15 @@ pub fn below(routes: &[Entry], place: &Place<'_>) -> Result<Tree, &'static str> 
     if place.key.is_some() && place.trailing_slash && !own.resource.covers_prefix() {
         tree = Tree::Refuse;
     }
+    // As the upstream sees it: another route may lead there from elsewhere.
+    let path = target::strip(place.facts.path, place.entry.strip);
     for other in routes.iter().filter(|entry| entry.fences) {
         let route = &other.route;
         let here = |name: &String| place.facts.host.is_some_and(|host| host.is(name));
         if route.upstream.index != own.upstream.index || !route.host.as_ref().is_none_or(here) {
             continue;
         }
-        let Some(path) = route.path.path_below(place.facts.path) else {
+        let Some(path) = route.path.path_below(other.strip, path) else {
             continue;
         };
         let found = place

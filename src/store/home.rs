@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! identity   made by `init` alone, never written again; locked by whoever has the store open
-//! state      the run's number, and the largest settle since the last clean state
+//! state      the run's number, and what was in force since the last clean state
 //! clean      the clean marker: there only between a clean stop and the next start
 //! ledger     what the database must hold (ledger.rs)
 //! db/        the engine
 //! ```
 
+use super::InForce;
 use super::ledger::{Entry, Ledger};
 use super::refusal::OpenError;
 use super::sealed::{self, Fields};
@@ -44,8 +45,8 @@ pub enum Init {
 pub(super) struct State {
     /// Raised at each start.
     pub run: u64,
-    /// The largest settle in force in any run since the last clean state.
-    pub settle: Duration,
+    /// What was in force in any run since the last clean state.
+    pub in_force: InForce,
 }
 
 /// An open folder. It is locked against every other opener until this is dropped.
@@ -119,7 +120,7 @@ impl Home {
         };
         home.write_state(State {
             run: 0,
-            settle: Duration::ZERO,
+            in_force: InForce::default(),
         })?;
         home.leave_clean(0)?;
         fs::rename(path.join(UNFINISHED), path.join(IDENTITY))
@@ -189,7 +190,11 @@ impl Home {
             .ok_or_else(|| damaged("it is missing".into()))?;
         let run = fields.get("run").map_err(damaged)?;
         let settle = Duration::from_millis(fields.get("settle_ms").map_err(damaged)?);
-        Ok(State { run, settle })
+        let lax = fields.get("lax").map_err(damaged)?;
+        Ok(State {
+            run,
+            in_force: InForce { settle, lax },
+        })
     }
 
     /// Opens the ledger.
@@ -248,18 +253,19 @@ impl Home {
 
     fn write_state(&self, state: State) -> Result<(), OpenError> {
         // Rounded up: never a shorter wait.
-        let settle = state
-            .settle
+        let InForce { settle, lax } = state.in_force;
+        let settle = settle
             .as_nanos()
             .div_ceil(1_000_000)
             .min(u128::from(u64::MAX));
-        let (run, settle) = (state.run.to_string(), settle.to_string());
+        let (run, settle, lax) = (state.run.to_string(), settle.to_string(), lax.to_string());
         self.replace(
             STATE,
             &[
                 ("store", &self.store),
                 ("run", &run),
                 ("settle_ms", &settle),
+                ("lax", &lax),
             ],
         )
     }

@@ -1,7 +1,9 @@
-//! The ledger: a synced note, outside of the engine, of the last batch that the store must hold.
+//! The ledger: a note, outside of the engine, of the last batch that the store must hold.
 //!
-//! Knows nothing of fences. It is written in place, two slots in turn, each with a checksum: so it
-//! needs no new space on a full disk, and a torn write leaves the slot before it.
+//! Knows nothing of fences. It is written in place, so that it needs no new space on a full disk, in
+//! slots with a checksum each. Two are written in turn and synced: a torn write leaves the one before.
+//! The third is written after every batch without a sync: it is exact after anything but a loss of
+//! power, and torn then at worst.
 
 use super::sealed;
 use std::fs::{File, OpenOptions};
@@ -9,8 +11,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A slot has a page of its own: a torn write does not reach into the other.
+/// A slot has a page of its own: a torn write does not reach into another.
 const SLOT: usize = 4096;
+const SLOTS: usize = 3;
+/// The slot that is written without a sync.
+const JOTTER: u64 = 2;
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +31,16 @@ pub(super) struct Entry {
 pub(super) struct Ledger {
     file: File,
     store: String,
+    /// Counts the writes: the readable slot with the highest is the newest.
     turn: u64,
+    /// The synced slot that is written next.
+    next: u64,
     /// The newest entry.
     pub entry: Entry,
 }
 
 impl Ledger {
-    /// Makes the file, with both slots written and synced. The caller syncs the folder.
+    /// Makes the file, with all slots written and synced. The caller syncs the folder.
     pub(super) fn create(path: &Path, store: &str, entry: Entry) -> io::Result<()> {
         let file = OpenOptions::new()
             .write(true)
@@ -43,8 +51,10 @@ impl Ledger {
             file,
             store: store.into(),
             turn: 0,
+            next: 0,
             entry,
         };
+        ledger.jot(entry)?;
         ledger.note(entry)?;
         ledger.note(entry)
     }
@@ -52,25 +62,28 @@ impl Ledger {
     /// Opens the file and reads the newest readable slot.
     ///
     /// # Errors
-    /// Where neither slot is readable, or one is another store's: as `InvalidData`, with a clause that
+    /// Where no slot is readable, or one is another store's: as `InvalidData`, with a clause that
     /// says why.
     pub(super) fn open(path: &Path, store: &str) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let mut newest: Option<(u64, Entry)> = None;
+        let mut turns = [0; SLOTS];
         let mut trouble = String::new();
-        for index in 0..2 {
+        for (index, seen) in turns.iter_mut().enumerate() {
             let mut bytes = vec![0; SLOT];
-            let slot = file.read_exact_at(&mut bytes, index * SLOT as u64);
+            let slot = file.read_exact_at(&mut bytes, (index * SLOT) as u64);
             let slot = slot.map_err(|_| "it is cut short".to_owned());
             match slot.and_then(|()| read_slot(&bytes)) {
                 Ok((owner, _, _)) if owner != store => {
                     return Err(bad(format!("it belongs to another store, {owner}")));
                 }
-                Ok((_, turn, entry)) if newest.is_none_or(|(best, _)| turn > best) => {
-                    newest = Some((turn, entry));
+                Ok((_, turn, entry)) => {
+                    *seen = turn;
+                    if newest.is_none_or(|(best, _)| turn > best) {
+                        newest = Some((turn, entry));
+                    }
                 }
-                Ok(_) => {}
                 Err(why) => trouble = why,
             }
         }
@@ -79,15 +92,28 @@ impl Ledger {
             file,
             store: store.into(),
             turn,
+            next: u64::from(turns[0] > turns[1]),
             entry,
         })
     }
 
-    /// Writes an entry over the older slot, and syncs it.
+    /// Writes an entry over the older of the synced slots, and syncs it.
     pub(super) fn note(&mut self, entry: Entry) -> io::Result<()> {
-        // After a failure the turn stays, and the same slot is written again: the other is good.
+        // After a failure the same slot is written again: the other is good.
+        self.write(self.next, entry)?;
+        self.file.sync_data()?;
+        self.next = 1 - self.next;
+        Ok(())
+    }
+
+    /// Writes an entry without a sync. Cheap: for each batch.
+    pub(super) fn jot(&mut self, entry: Entry) -> io::Result<()> {
+        self.write(JOTTER, entry)
+    }
+
+    fn write(&mut self, slot: u64, entry: Entry) -> io::Result<()> {
         let turn = self.turn + 1;
-        let mut slot = sealed::seal(
+        let mut bytes = sealed::seal(
             "ledger",
             &[
                 ("store", &self.store),
@@ -97,9 +123,8 @@ impl Ledger {
             ],
         )
         .into_bytes();
-        slot.resize(SLOT, b'\n');
-        self.file.write_all_at(&slot, (turn % 2) * SLOT as u64)?;
-        self.file.sync_data()?;
+        bytes.resize(SLOT, b'\n');
+        self.file.write_all_at(&bytes, slot * SLOT as u64)?;
         (self.turn, self.entry) = (turn, entry);
         Ok(())
     }
@@ -130,29 +155,38 @@ mod tests {
         let (_folder, path) = made();
         for batch in 2..9 {
             let entry = Entry { run: 3, batch };
-            Ledger::open(&path, "me").unwrap().note(entry).unwrap();
+            let mut ledger = Ledger::open(&path, "me").unwrap();
+            if batch % 3 == 0 {
+                ledger.jot(entry).unwrap();
+            } else {
+                ledger.note(entry).unwrap();
+            }
             assert_eq!(Ledger::open(&path, "me").unwrap().entry, entry);
         }
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * SLOT as u64);
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert_eq!(length, (SLOTS * SLOT) as u64);
     }
 
     #[test]
-    fn a_torn_write_leaves_the_entry_before() {
+    fn torn_writes_leave_the_last_synced_entry() {
         let (_folder, path) = made();
         let mut ledger = Ledger::open(&path, "me").unwrap();
-        ledger.note(Entry { run: 1, batch: 2 }).unwrap();
-        ledger.note(Entry { run: 1, batch: 3 }).unwrap();
-        let start = (ledger.turn % 2) * SLOT as u64;
-        ledger.file.write_all_at(&[0; 100], start).unwrap();
-        assert_eq!(
-            Ledger::open(&path, "me").unwrap().entry,
-            Entry { run: 1, batch: 2 }
-        );
-        ledger
-            .file
-            .write_all_at(&[0; 100], SLOT as u64 - start)
-            .unwrap();
-        assert!(Ledger::open(&path, "me").is_err());
+        let read = || Ledger::open(&path, "me").map(|ledger| ledger.entry.batch);
+        let at = |batch| Entry { run: 1, batch };
+        ledger.note(at(2)).unwrap();
+        ledger.note(at(3)).unwrap();
+        ledger.jot(at(4)).unwrap();
+        let (older, newer) = (ledger.next, 1 - ledger.next);
+        let tear = |slot: u64| ledger.file.write_all_at(&[0; 100], slot * SLOT as u64);
+        assert_eq!(read().unwrap(), 4);
+        tear(JOTTER).unwrap();
+        assert_eq!(read().unwrap(), 3);
+        // A crash amid the next note: its slot is the older one.
+        tear(older).unwrap();
+        assert_eq!(read().unwrap(), 3);
+        assert_eq!(Ledger::open(&path, "me").unwrap().next, older);
+        tear(newer).unwrap();
+        assert!(read().is_err());
     }
 
     #[test]

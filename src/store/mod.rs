@@ -1,11 +1,31 @@
 //! Where fences are kept: what every store must promise. Engines are in the files beside this one.
 //!
 //! Knows nothing of HTTP or of the gate: it keeps the highest token of a key, durably.
+//!
+//! # How a loss is noticed
+//! A fence that is forgotten lets a zombie write, so [`RocksStore::open`] would rather refuse. It does
+//! not rely on the engine to notice a lost or damaged file:
+//! - A *tally* of all entries (their number, and the sum of their fingerprints) is part of every batch.
+//!   Opening reads all entries, with checksums, and compares: a store that lost anything but its newest
+//!   batches as a whole contradicts its tally.
+//! - The *ledger*, a file beside the engine, names the last batch on disk. A store that ends before it
+//!   lost its newest batches.
+//! - Identity, state, ledger and marker carry checksums and the store's identity, which the engine's
+//!   folder holds too: parts of another day or another store do not fit together.
+//!
+//! All this is done on a read-only opening. A damaged store is refused as it was found.
+//!
+//! What remains: after a loss of *power* (not after a kill), batches since the ledger's last sync, at
+//! most about 0.2 s under load and 0.01 s at rest, cannot be told from a torn write if their end of the
+//! live log is damaged. And a whole folder that was put back to an earlier day agrees with itself:
+//! that is what `restore` and its quarantine are for.
 
 mod batch;
 mod committer;
 mod engine;
 mod home;
+mod job;
+mod keeper;
 mod ledger;
 mod record;
 mod refusal;
@@ -13,10 +33,10 @@ mod rocks;
 mod sealed;
 mod shared;
 
-pub use committer::Observer;
 pub use home::Init;
+pub use job::Observer;
 pub use refusal::OpenError;
-pub use rocks::{Handover, RocksStore};
+pub use rocks::{Handover, InForce, RocksStore};
 
 use crate::fence::{ResourceKey, Token};
 use std::sync::Arc;

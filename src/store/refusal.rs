@@ -107,10 +107,12 @@ impl OpenError {
 
     /// Sorts an error of the engine at opening or at reading all.
     pub(super) fn engine(path: &Path, error: rocksdb::Error) -> Self {
+        use rocksdb::ErrorKind::{Corruption, InvalidArgument, NotFound, NotSupported};
         let kind = error.kind();
         let why = error.into_string();
         let says = |texts: &[&str]| texts.iter().any(|text| why.contains(text));
-        if kind != rocksdb::ErrorKind::IOError || says(&["No such file or directory"]) {
+        let lost = matches!(kind, Corruption | InvalidArgument | NotFound | NotSupported);
+        if lost || says(&["No such file or directory"]) {
             return Self::damaged(path, "its database", why);
         }
         if says(&[

@@ -3,9 +3,11 @@
 //! Knows nothing of how raises are gathered (committer.rs) or of what the files hold (home.rs,
 //! engine.rs): here they are put together behind [`FenceStore`].
 
-use super::committer::{Committer, Job, Observer, failed, read};
+use super::committer;
 use super::engine::{Engine, checked};
 use super::home::{Home, Init, State};
+use super::job::{Close, Job, Observer, closed};
+use super::keeper::{Keeper, failed, read};
 use super::ledger::{Entry, Ledger};
 use super::refusal::OpenError;
 use super::shared::Shared;
@@ -27,9 +29,29 @@ const QUEUE: usize = 65_536;
 pub struct Handover {
     /// Whether it was left clean: nothing of an earlier run can still take effect.
     pub clean: bool,
-    /// How long what was in flight may still take effect: the largest settle that was in force in any
-    /// run since the last clean state. Zero where `clean`.
+    /// What was in force in any run since the last clean state; nothing where `clean`.
+    pub before: InForce,
+}
+
+/// What the configuration of a run means for the start after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// How long what was in flight may still take effect.
     pub settle: Duration,
+    /// Whether writes below a fence may have been forwarded, so that `drained` in a record does not
+    /// hold.
+    pub lax: bool,
+}
+
+impl InForce {
+    /// What both mean together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            settle: self.settle.max(other.settle),
+            lax: self.lax || other.lax,
+        }
+    }
 }
 
 /// A [`FenceStore`] in a local folder, held by one process at a time.
@@ -59,15 +81,15 @@ impl RocksStore {
 
     /// Opens the store for a run, and reads and checks all of it. Never makes one.
     ///
-    /// `largest_settle` is the largest settle in force in this run. When this returns, it is on disk,
-    /// the clean marker is gone, and the run has a number of its own.
+    /// `now` is in force in this run. When this returns, it is on disk, the clean marker is gone, and
+    /// the run has a number of its own.
     ///
     /// # Errors
     /// [`OpenError`]. On [`OpenError::Damaged`] nothing was written but the engine's log of events.
     pub fn open(
         path: &Path,
         cache_bytes: usize,
-        largest_settle: Duration,
+        now: InForce,
         observer: Arc<dyn Observer>,
     ) -> Result<(Self, Handover), OpenError> {
         let (home, state, mut ledger) = enter(path)?;
@@ -75,21 +97,17 @@ impl RocksStore {
         let engine = Engine::new(path, home.db(), &home.store, cache_bytes);
         let (db, contents) = engine.open(ledger.entry.batch)?;
 
-        let handover = if home.is_clean(state.run) {
-            Handover {
-                clean: true,
-                settle: Duration::ZERO,
-            }
+        let clean = home.is_clean(state.run);
+        let before = if clean {
+            InForce::default()
         } else {
-            Handover {
-                clean: false,
-                settle: state.settle,
-            }
+            state.in_force
         };
+        let handover = Handover { clean, before };
         let run = state.run + 1;
         home.begin(State {
             run,
-            settle: handover.settle.max(largest_settle),
+            in_force: before.and(now),
         })?;
         let synced = contents.tally.batch;
         let entry = Entry { run, batch: synced };
@@ -99,9 +117,8 @@ impl RocksStore {
 
         let shared = Arc::new(Shared::new(db, contents.created));
         let (queue, jobs) = sync_channel(QUEUE);
-        let committer = Committer {
+        let keeper = Keeper {
             shared: Arc::clone(&shared),
-            queue: jobs,
             home,
             engine,
             ledger,
@@ -113,7 +130,7 @@ impl RocksStore {
         };
         let thread = thread::Builder::new()
             .name("committer".into())
-            .spawn(move || committer.run());
+            .spawn(move || committer::run(keeper, &jobs));
         let thread = thread.map_err(|e| OpenError::io(path, "starting the committer", &e))?;
         Ok((
             Self::over(shared, Some(queue), Some(thread), None),
@@ -145,14 +162,13 @@ impl RocksStore {
     /// # Errors
     /// [`Error`] where that failed: then there is no marker, and what was committed stays committed.
     pub fn close(&self, clean: bool) -> Result<(), Error> {
-        let closed = || Error::Down("it is closed".into());
         let Some(queue) = &self.queue else {
             self.shared.take_down(closed());
             return Ok(());
         };
         let (answer, outcome) = sync_channel(1);
         queue
-            .send(Job::Close { clean, answer })
+            .send(Job::Close(Close { clean, answer }))
             .map_err(|_| closed())?;
         let outcome = outcome.recv().map_err(|_| closed())?;
         self.join();
@@ -250,30 +266,17 @@ impl FenceStore for RocksStore {
     }
 
     fn commit(&self, raise: Raise) {
-        let Job::Raise {
-            fences,
-            route,
-            done,
-        } = raise.into()
-        else {
-            return;
-        };
+        let job = Job::raise(raise);
         let Some(queue) = &self.queue else {
-            return done.call(Err(Error::Down("it was opened to look only".into())));
+            return job.refuse(Error::Down("it was opened to look only".into()));
         };
         if !self.shared.is_up() {
-            return done.call(Err(self.shared.trouble()));
+            return job.refuse(self.shared.trouble());
         }
-        match queue.try_send(Job::Raise {
-            fences,
-            route,
-            done,
-        }) {
-            Err(TrySendError::Full(Job::Raise { done, .. })) => done.call(Err(Error::Busy)),
-            Err(TrySendError::Disconnected(Job::Raise { done, .. })) => {
-                done.call(Err(self.shared.trouble()));
-            }
-            _ => {}
+        match queue.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => job.refuse(Error::Busy),
+            Err(TrySendError::Disconnected(job)) => job.refuse(self.shared.trouble()),
         }
     }
 

@@ -4,10 +4,12 @@
 
 mod route;
 mod rules;
+mod token;
 mod upstream;
 
-use super::file::{Note, Source, Table, Value};
+use super::file::{Note, Source, Table};
 use super::settings::{Admin, Server, Settings, Store};
+use super::value::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,6 +102,10 @@ fn address(value: &Value<'_, '_>, taken: &mut Vec<SocketAddr>) -> Option<SocketA
         ));
         return None;
     };
+    value.check(take(address, taken))
+}
+
+fn take(address: SocketAddr, taken: &mut Vec<SocketAddr>) -> Result<SocketAddr, String> {
     let clash = |other: &&SocketAddr| {
         other.port() == address.port()
             && address.port() != 0
@@ -108,13 +114,12 @@ fn address(value: &Value<'_, '_>, taken: &mut Vec<SocketAddr>) -> Option<SocketA
                 || address.ip().is_unspecified())
     };
     if let Some(other) = taken.iter().find(clash) {
-        value.fault(format!(
+        return Err(format!(
             "{address} is listened on twice, also as {other}: give another port"
         ));
-        return None;
     }
     taken.push(address);
-    Some(address)
+    Ok(address)
 }
 
 fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
@@ -173,7 +178,13 @@ fn problem_base(value: &Value<'_, '_>) -> Option<String> {
 
 fn admin(mut table: Table<'_, '_>, source: &Source<'_>, taken: &mut Vec<SocketAddr>) -> Admin {
     let default = SocketAddr::from(([127, 0, 0, 1], 9901));
-    let listen = table.read_or("listen", default, |v| address(v, taken));
+    let listen = match table.get("listen") {
+        Some(value) => address(&value, taken).unwrap_or(default),
+        None => take(default, taken).unwrap_or_else(|what| {
+            source.fault(table.line(), &table.path_of("listen"), what);
+            default
+        }),
+    };
     if !listen.ip().is_loopback() {
         source.warn(
             table.line_of("listen"),

@@ -2,14 +2,15 @@
 //!
 //! What two routes or a route and a listener do to each other is in `rules`.
 
+use super::token;
 use super::upstream::Placed as PlacedUpstream;
-use crate::config::file::{Source, Table, Value};
+use crate::config::file::{Source, Table};
 use crate::config::pattern::PathPattern;
-use crate::config::settings::{Accept, Missing, Mode, Route, SettledAt, TokenPlace, Upstream};
+use crate::config::settings::{Accept, Missing, Mode, Route, SettledAt, Upstream};
 use crate::config::template::Template;
-use crate::fence::Format;
+use crate::config::value::Value;
 use crate::fence::resource::MAX_NAMESPACE;
-use http::{HeaderName, Method};
+use http::Method;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,7 +101,9 @@ fn one(
         ("response-head", SettledAt::ResponseHead),
         ("response-end", SettledAt::ResponseEnd),
     ];
-    let (token, format) = table.read("token", token).unwrap_or_else(default_token);
+    let (place, format) = table
+        .read("token", token::read)
+        .unwrap_or_else(token::default);
     let (reads, writes) = (
         table.read_or("reads", Vec::new(), methods),
         table.read_or("writes", Vec::new(), methods),
@@ -145,7 +148,7 @@ fn one(
             .as_ref()
             .zip(path.as_ref())
             .and_then(|(v, path)| strip_prefix(v, path)),
-        token,
+        token: place,
         format,
         disclose_fence: table.read_or("disclose_fence", false, Value::flag),
         max_advance: table.read("max_advance", number),
@@ -282,101 +285,4 @@ fn methods(value: &Value<'_, '_>) -> Option<Vec<Method>> {
             }
         }
     })
-}
-
-fn default_token() -> (TokenPlace, Format) {
-    (
-        TokenPlace::Header(vec![HeaderName::from_static("fencing-token")]),
-        Format::U64,
-    )
-}
-
-fn token(value: &Value<'_, '_>) -> Option<(TokenPlace, Format)> {
-    let mut table = value.table()?;
-    let formats = [
-        ("u64", Format::U64),
-        ("hex", Format::Hex),
-        ("pair", Format::Pair),
-    ];
-    let format = table.read_or("format", Format::U64, |v| v.choice(&formats));
-    let (header, query) = (table.get("header"), table.get("query"));
-    let prefix = table.read("path_prefix", |v| {
-        let on = v.flag()?;
-        if !on {
-            v.fault("is false: remove it");
-        }
-        on.then_some(())
-    });
-    let aliases = table.get("aliases");
-    table.finish();
-    if usize::from(header.is_some()) + usize::from(query.is_some()) + usize::from(prefix.is_some())
-        > 1
-    {
-        value.fault("names more than one place: write header, query or path_prefix");
-        return None;
-    }
-    if let (Some(aliases), true) = (&aliases, query.is_some() || prefix.is_some()) {
-        aliases.fault("are names of a header: remove them");
-    }
-    if let Some(query) = query {
-        return query_name(&query).map(|name| (TokenPlace::Query(name), format));
-    }
-    if prefix.is_some() {
-        return Some((TokenPlace::PathPrefix, format));
-    }
-    let first = match header {
-        Some(header) => header_name(&header)?,
-        None => HeaderName::from_static("fencing-token"),
-    };
-    let mut names = vec![first];
-    if let Some(aliases) = aliases {
-        for name in aliases.list(header_name)? {
-            if names.contains(&name) {
-                aliases.fault(format!("{name} is named twice: name it once"));
-            }
-            names.push(name);
-        }
-    }
-    Some((TokenPlace::Header(names), format))
-}
-
-fn query_name(value: &Value<'_, '_>) -> Option<String> {
-    let name = value.text()?;
-    let word = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    if name.is_empty() || !name.bytes().all(word) {
-        value.fault(format!(
-            "\"{name}\" is no parameter name: use letters, digits and \"-._~\" only"
-        ));
-        return None;
-    }
-    Some(name.into())
-}
-
-fn header_name(value: &Value<'_, '_>) -> Option<HeaderName> {
-    use http::header as h;
-    let text = value.text()?;
-    let name = HeaderName::from_bytes(text.as_bytes())
-        .map_err(|_| format!("\"{text}\" is no header name"));
-    let name = value.check(name)?;
-    let taken = [
-        h::CONNECTION,
-        h::CONTENT_LENGTH,
-        h::HOST,
-        h::TE,
-        h::TRAILER,
-        h::TRANSFER_ENCODING,
-        h::UPGRADE,
-    ];
-    if taken.contains(&name)
-        || matches!(
-            name.as_str(),
-            "keep-alive" | "destination" | "fencing-holder" | "fencing-token-destination"
-        )
-    {
-        value.fault(format!(
-            "{name} has another meaning: write a name such as \"Fencing-Token\""
-        ));
-        return None;
-    }
-    Some(name)
 }

@@ -23,6 +23,7 @@ pub fn check(
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
             one_order(source, earlier, later);
+            shadow(source, earlier, later);
         }
     }
     for placed in upstreams {
@@ -50,7 +51,7 @@ fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
     let Some(open) = listen.iter().find(|address| !address.ip().is_loopback()) else {
         return;
     };
-    if route.mode != Mode::Off && !route.anyone_may_raise {
+    if route.mode != Mode::Off && !route.anyone_may_raise && acts(route, route.methods.as_deref()) {
         source.fault(
             placed.line,
             &key_of(placed),
@@ -84,7 +85,7 @@ fn advice(source: &Source<'_>, placed: &Placed) {
     for part in parts {
         match part {
             Part::Literal(text) if text.contains('/') && !free.is_some_and(may_hold_slash) => {
-                free = None
+                free = None;
             }
             Part::Literal(_) => {}
             placeholder => {
@@ -103,6 +104,25 @@ fn advice(source: &Source<'_>, placed: &Placed) {
 
 fn may_hold_slash(part: &Part) -> bool {
     matches!(part, Part::Header(_) | Part::Query(_) | Part::Path)
+}
+
+/// Says where an earlier route takes all that a later one is written for.
+fn shadow(source: &Source<'_>, earlier: &Placed, later: &Placed) {
+    let (a, b) = (&earlier.route, &later.route);
+    let takes_methods = match (&a.methods, &b.methods) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(taken), Some(wanted)) => wanted.iter().all(|method| taken.contains(method)),
+    };
+    let takes_host = a.host.is_none() || a.host == b.host;
+    let samples = b.path.meetings(0, &b.path, 0);
+    if takes_methods && takes_host && samples.iter().all(|path| a.path.matches(path).is_some()) {
+        source.warn(
+            later.line,
+            &key_of(later),
+            format!("is never reached: route {} stands before it and takes all its requests; put this one first", a.name),
+        );
+    }
 }
 
 /// Tokens of one namespace are compared with each other: they must be of one kind.
@@ -126,7 +146,8 @@ fn one_path_one_resource(source: &Source<'_>, earlier: &Placed, later: &Placed) 
     let hosts_meet = a.host == b.host || a.host.is_none() || b.host.is_none();
     if hosts_meet && acts(a, a.methods.as_deref()) && acts_on_leftover(a, b) {
         for path in a.path.meetings(0, &b.path, 0) {
-            if let Some(difference) = difference(a, &path, b, &path) {
+            if let Some(difference) = tokens_differ(a, b).or_else(|| difference(a, &path, b, &path))
+            {
                 return source.fault(
                     later.line,
                     &key_of(later),
@@ -147,20 +168,27 @@ fn one_path_one_resource(source: &Source<'_>, earlier: &Placed, later: &Placed) 
         let Some(difference) = difference(a, &of_a, b, &of_b) else {
             continue;
         };
+        if of_a == of_b && (a.host == b.host || a.host.is_none()) {
+            continue; // Judged above: what reaches the later route is what the earlier leaves over.
+        }
+        let (name, upstream) = (&a.name, &b.upstream);
         if hosts_meet && of_a != of_b {
-            return source.fault(
-                later.line,
-                &key_of(later),
-                format!("{of_b} reaches the upstream as {path}, as does {of_a} of route {}, and their {difference}: one object must have one resource", a.name),
+            let what = format!(
+                "{of_b} reaches the upstream as {path}, as does {of_a} of route {name}, and their {difference}: one object must have one resource"
             );
+            return source.fault(later.line, &key_of(later), what);
         }
-        if a.host != b.host {
-            return source.warn(
-                later.line,
-                &key_of(later),
-                format!("upstream {} gets {path} from this route and from route {} under another host, and their {difference}: this is safe only if the upstream itself selects the object by the host", b.upstream.name, a.name),
+        if upstream.rewrite_host {
+            let what = format!(
+                "{path} reaches the upstream from this route and, under another host, from route {name}; host_header = \"upstream\" hides the host, and their {difference}: one object must have one resource"
             );
+            return source.fault(later.line, &key_of(later), what);
         }
+        let what = format!(
+            "upstream {} gets {path} from this route and from route {name} under another host, and their {difference}: this is safe only if the upstream itself selects the object by the host",
+            upstream.name
+        );
+        return source.warn(later.line, &key_of(later), what);
     }
 }
 
@@ -219,13 +247,15 @@ fn acts_on_leftover(a: &Route, b: &Route) -> bool {
     }
 }
 
+fn tokens_differ(a: &Route, b: &Route) -> Option<String> {
+    let differ = a.mode == b.mode && (a.token != b.token || a.format != b.format);
+    differ.then(|| "tokens differ".into())
+}
+
 /// In what two routes differ for paths that lead to one object.
 fn difference(a: &Route, path_a: &str, b: &Route, path_b: &str) -> Option<String> {
     if a.mode != b.mode {
         return Some("modes differ".into());
-    }
-    if a.token != b.token || a.format != b.format {
-        return Some("tokens differ".into());
     }
     if a.namespace != b.namespace {
         return Some("namespaces differ".into());

@@ -1,1 +1,531 @@
+//! Whole config files through [`load`]: one test a rule.
 
+use super::*;
+use crate::config::{Accept, Missing, Mode, SettledAt, Strength, TokenPlace};
+use crate::fence::Format;
+use http::Method;
+use proptest::prelude::*;
+
+const HEAD: &str = "[store]\npath = \"data\"\n[upstreams.files]\nurl = \"http://127.0.0.1:9000\"\nsettle = \"1s\"\n";
+const ROUTE: &str = "[[routes]]\nname = \"files\"\npath = \"/files/{*key}\"\nupstream = \"files\"\nresource = \"files/{key}\"\n";
+
+fn loaded(text: &str) -> Loaded {
+    load(text).unwrap_or_else(|faults| panic!("{faults:#?}\n{text}"))
+}
+
+fn faults(text: &str) -> Vec<Note> {
+    load(text)
+        .map(|loaded| panic!("no fault: {loaded:#?}\n{text}"))
+        .unwrap_err()
+}
+
+/// The only fault of the usual config with `route` in its route.
+fn fault_of(route: &str) -> String {
+    let found = faults(&format!("{HEAD}{ROUTE}{route}\n"));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found[0].to_string()
+}
+
+fn lines(notes: &[Note]) -> String {
+    notes
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn warnings(text: &str) -> String {
+    lines(&loaded(text).warnings)
+}
+
+fn route(name: &str, path: &str, rest: &str) -> String {
+    format!("[[routes]]\nname = \"{name}\"\npath = \"{path}\"\nupstream = \"files\"\n{rest}\n")
+}
+
+#[test]
+fn the_sample_loads_and_every_key_in_it() {
+    let sample = include_str!("../../../config/fencegate.toml");
+    let plain = loaded(sample);
+    assert_eq!(plain.warnings, []);
+    assert!(plain.settings.routes[0].raise_on_read);
+    // Each key that is commented out is right as well, and so is the route at the end.
+    let (body, last) = sample.split_once("# [[routes]]\n").unwrap();
+    let is_key = |line: &str| {
+        let key = line
+            .strip_prefix("# ")
+            .and_then(|rest| rest.split_once(" = "));
+        key.is_some_and(|(key, _)| !key.contains(' '))
+    };
+    let keys: Vec<&str> = body.lines().filter(|line| is_key(line)).collect();
+    assert!(keys.len() >= 10, "{keys:?}");
+    for key in keys {
+        loaded(&body.replace(key, &key[2..]));
+    }
+    let with_last = loaded(&format!("{body}[[routes]]\n{}", last.replace("# ", "")));
+    assert_eq!(with_last.settings.routes.len(), 2);
+}
+
+#[test]
+fn defaults_are_those_of_the_interface() {
+    let Loaded { settings, warnings } = loaded(&format!("{HEAD}{ROUTE}"));
+    assert_eq!(warnings, []);
+    assert_eq!(settings.server.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert!(settings.server.workers >= 1);
+    assert_eq!(settings.server.max_header_bytes, 65536);
+    assert_eq!(settings.server.problem_base, "urn:fencegate:problem:");
+    assert_eq!(settings.admin.listen, "127.0.0.1:9901".parse().unwrap());
+    assert_eq!(settings.store.cache, 256 << 20);
+    let upstream = &settings.upstreams[0];
+    assert_eq!(upstream.authority, "127.0.0.1:9000");
+    assert_eq!(upstream.unsettled_status, [202, 408, 502, 503, 504]);
+    assert_eq!(upstream.settle_incomplete, Some(Duration::from_secs(1)));
+    assert_eq!(settings.largest_settle(), Duration::from_secs(1));
+    let route = &settings.routes[0];
+    assert_eq!(
+        (route.mode, route.accept, route.missing),
+        (Mode::Enforce, Accept::SameOrNewer, Missing::Reject)
+    );
+    assert_eq!(
+        (route.preempt, route.settled_at, route.format),
+        (true, SettledAt::ResponseHead, Format::U64)
+    );
+    assert_eq!(route.drain_timeout, Duration::from_secs(36));
+    assert_eq!(
+        route.token,
+        TokenPlace::Header(vec!["fencing-token".parse().unwrap()])
+    );
+    assert_eq!(route.strength(), Strength::Drained);
+    assert!(!route.raise_on_read && !route.allow_collections && !route.disclose_fence);
+}
+
+#[test]
+fn preempt_is_off_where_each_write_needs_a_newer_token() {
+    assert!(
+        !loaded(&format!("{HEAD}{ROUTE}accept = \"newer\""))
+            .settings
+            .routes[0]
+            .preempt
+    );
+    let both = format!("{HEAD}{ROUTE}accept = \"newer\"\npreempt = true");
+    assert!(loaded(&both).settings.routes[0].preempt);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line() {
+    let found = fault_of("drain_timeoutt = \"1s\"");
+    assert!(
+        found.starts_with("11: routes.files.drain_timeoutt: ") && found.contains("drain_timeout?"),
+        "{found}"
+    );
+    assert!(
+        faults(&format!("{HEAD}{ROUTE}[sever]\n"))[0]
+            .what
+            .contains("server")
+    );
+    let far = fault_of("colour = 1");
+    assert!(far.contains("remove it"), "{far}");
+    assert!(fault_of("token = { heder = \"X\" }").contains("header?"));
+}
+
+#[test]
+fn all_faults_are_reported_together() {
+    let text = "[server]\nlisten = [\"nowhere\"]\nheader_timeout = \"0s\"\nmax_header_bytes = \"1KiB\"\n[store]\nengine = \"sqlite\"\n\
+        [upstreams.a]\nurl = \"https://x\"\nmax_connections = 0\nsettle = 5\n\
+        [[routes]]\nname = \"r\"\npath = \"files\"\nupstream = \"b\"\nmode = \"on\"\nmax_waiting = \"many\"\ncache = 1\n\
+        [[routes]]\nname = \"r\"\n";
+    let found = faults(text);
+    let all = lines(&found);
+    for part in [
+        "2: server.listen[0]: ",
+        "3: server.header_timeout: ",
+        "4: server.max_header_bytes: ",
+        "5: store.path: is missing",
+        "6: store.engine: ",
+        "8: upstreams.a.url: ",
+        "9: upstreams.a.max_connections: ",
+        "10: upstreams.a.settle: ",
+        "13: routes.r.path: ",
+        "14: routes.r.upstream: ",
+        "15: routes.r.mode: ",
+        "16: routes.r.max_waiting: ",
+        "17: routes.r.cache: ",
+        "19: routes.r.name: ",
+        "18: routes.r.path: is missing",
+        "18: routes.r.resource: is missing",
+    ] {
+        assert!(all.contains(part), "{part} is not in\n{all}");
+    }
+    assert!(found.is_sorted_by_key(|note| note.line));
+}
+
+#[test]
+fn a_syntax_error_has_its_line() {
+    let found = faults("[server]\nworkers = 1\nlisten = [\n[store]\npath = =\n");
+    assert!(
+        found
+            .iter()
+            .any(|note| note.line >= 3 && note.what.contains("TOML")),
+        "{found:?}"
+    );
+    assert_eq!(faults("a = 1\na = 2\n")[0].line, 2);
+    assert_eq!(found[0].in_file("x.toml").split(':').next(), Some("x.toml"));
+}
+
+#[test]
+fn wrong_values_say_what_to_write() {
+    for (line, part) in [
+        ("drain_timeout = 5", "\"30s\""),
+        ("drain_timeout = \"5\"", "\"30s\""),
+        ("drain_timeout = \"0s\"", "is 0"),
+        ("drain_timeout = \"99999d\"", "too long"),
+        ("preempt = \"yes\"", "true or false"),
+        ("max_waiting = -1", "out of range"),
+        ("max_waiting = 1.5", "whole number"),
+        ("accept = \"newest\"", "\"newer\""),
+        ("namespace = \"\"", "1 to 255"),
+        ("namespace = \"a\\nb\"", "control"),
+        ("methods = [\"put\"]", "capitals"),
+        ("methods = []", "empty"),
+        ("methods = [\"CONNECT\"]", "never served"),
+        ("methods = \"PUT\"", "list"),
+        ("host = \"a:80\"", "port"),
+        ("host = \"a.\"", "host"),
+        ("strip_prefix = \"/fil\"", "whole segments"),
+        ("collections = true", "string"),
+        ("raise = \"nobody\"", "\"anyone\""),
+        ("max_advance = 0", "out of range"),
+        ("token = \"X\"", "table"),
+        (
+            "token = { header = \"X\", query = \"y\" }",
+            "more than one place",
+        ),
+        ("token = { path_prefix = false }", "remove"),
+        ("token = { query = \"a b\" }", "letters"),
+        ("token = { query = \"a\", aliases = [\"X\"] }", "header"),
+        ("token = { header = \"Host\" }", "another meaning"),
+        ("token = { header = \"A\", aliases = [\"a\"] }", "twice"),
+        ("token = { header = \"a b\" }", "no header name"),
+        ("reads = [\"POST\"]\nwrites = [\"POST\"]", "once"),
+        (
+            "auth_request = \"http://a\"",
+            "not supported in this version",
+        ),
+        ("guard = \"etag\"", "not supported"),
+        ("issuer = \"x\"", "not supported"),
+        ("guard_required = true", "not supported"),
+    ] {
+        let found = fault_of(line);
+        assert!(found.contains(part), "{line}: {found}");
+    }
+    let long = fault_of(&format!("namespace = \"{}\"", "n".repeat(256)));
+    assert!(long.contains("255"), "{long}");
+}
+
+#[test]
+fn a_template_uses_captures_of_the_path() {
+    let text = format!("{HEAD}{}", route("r", "/a/{id}", "resource = \"a/{key}\""));
+    assert!(faults(&text)[0].what.contains("{id}"));
+}
+
+#[test]
+fn an_upstream_is_a_host_and_a_port() {
+    let with = |url: &str| format!("{}{ROUTE}", HEAD.replace("http://127.0.0.1:9000", url));
+    for (url, authority) in [
+        ("http://a", "a:80"),
+        ("http://a:9000/", "a:9000"),
+        ("http://[::1]", "[::1]:80"),
+        ("http://[::1]:1", "[::1]:1"),
+    ] {
+        assert_eq!(
+            loaded(&with(url)).settings.upstreams[0].authority,
+            authority
+        );
+    }
+    for url in [
+        "https://a",
+        "a:80",
+        "http://a/x",
+        "http://a?x",
+        "http://a#x",
+        "http://u@a",
+        "http://a:0",
+        "http://a:99999",
+        "http://a:",
+        "/x",
+        "http://",
+    ] {
+        assert!(load(&with(url)).is_err(), "{url}");
+    }
+}
+
+#[test]
+fn one_address_is_listened_on_once() {
+    for listen in [
+        "[\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+        "[\"127.0.0.1:9901\"]",
+        "[]",
+    ] {
+        let found = faults(&format!("{HEAD}{ROUTE}[server]\nlisten = {listen}\n"));
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+    let found = faults(&format!(
+        "{HEAD}{ROUTE}raise = \"anyone\"\n[server]\nlisten = [\"0.0.0.0:5\"]\n[admin]\nlisten = \"127.0.0.1:5\"\n"
+    ));
+    assert!(found[0].key == "admin.listen", "{found:?}");
+    assert_eq!(
+        faults(&format!(
+            "{HEAD}{ROUTE}[admin]\nlisten = \"127.0.0.1:8080\"\n"
+        ))
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn poison_beyond_loopback_is_refused() {
+    let open = "[server]\nlisten = [\"0.0.0.0:8080\"]\n";
+    let found = faults(&format!("{HEAD}{ROUTE}{open}"));
+    assert_eq!((found.len(), found[0].line), (1, 6), "{found:?}");
+    assert!(found[0].key == "routes.files" && found[0].what.contains("raise = \"anyone\""));
+    assert_eq!(
+        faults(&format!("{HEAD}{ROUTE}mode = \"observe\"\n{open}")).len(),
+        1
+    );
+    loaded(&format!("{HEAD}{ROUTE}raise = \"anyone\"\n{open}"));
+    loaded(&format!("{HEAD}{ROUTE}mode = \"off\"\n{open}"));
+}
+
+#[test]
+fn admin_beyond_loopback_is_a_warning() {
+    let text = format!("{HEAD}{ROUTE}[admin]\nlisten = \"0.0.0.0:9901\"\n");
+    assert!(warnings(&text).contains("loopback"));
+}
+
+#[test]
+fn one_path_one_resource() {
+    let put = "methods = [\"PUT\"]\nresource = \"files/{key}\"";
+    let rest = |text: &str| format!("{HEAD}{}{text}", route("put", "/files/{*key}", put));
+    for other in [
+        route("rest", "/files/{*key}", "resource = \"other/{key}\""),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\nnamespace = \"b\"",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\nmode = \"observe\"",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\ntoken = { query = \"t\" }",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\ntoken = { path_prefix = true }",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\ntoken = { format = \"hex\" }",
+        ),
+        route("rest", "/{*key}", "mode = \"off\""),
+        route(
+            "rest",
+            "/files/{a}",
+            "resource = \"file/{a}\"\nmethods = [\"DELETE\"]",
+        ),
+        route("rest", "/files/{a}/{b}", "resource = \"files/{b}/{a}\""),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"files/{key}\"\nhost = \"a\"\nmode = \"off\"",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"x\"\nmethods = [\"GET\"]\nwrites = [\"GET\"]",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"x\"\nmethods = [\"GET\"]\nraise_on_read = true",
+        ),
+    ] {
+        let found = faults(&rest(&other));
+        assert!(
+            found.len() == 1 && found[0].line == 12 && found[0].what.contains("one path"),
+            "{found:#?}\n{other}"
+        );
+    }
+    for other in [
+        route("rest", "/files/{*name}", "resource = \"files/{name}\""),
+        route("rest", "/files/{a}/{b}", "resource = \"files/{a}/{b}\""),
+        route("rest", "/files/readme", "resource = \"files/readme\""),
+        route(
+            "rest",
+            "/files/{*key}",
+            "mode = \"off\"\nmethods = [\"GET\", \"HEAD\"]",
+        ),
+        route(
+            "rest",
+            "/files/{*key}",
+            "resource = \"x\"\nmethods = [\"PUT\"]",
+        ),
+        route("rest", "/other/{*key}", "resource = \"x\""),
+    ] {
+        loaded(&rest(&other));
+    }
+}
+
+#[test]
+fn an_earlier_route_may_take_a_path_whole() {
+    loaded(&format!(
+        "{HEAD}{ROUTE}{}",
+        route("rest", "/{*rest}", "mode = \"off\"")
+    ));
+}
+
+#[test]
+fn one_object_one_resource_behind_a_stripped_prefix() {
+    let alias = route(
+        "alias",
+        "/f/{*key}",
+        "resource = \"f/{key}\"\nstrip_prefix = \"/f\"",
+    );
+    let found = faults(&format!("{HEAD}{ROUTE}{alias}"));
+    assert!(
+        found.len() == 1 && found[0].what.contains("one object"),
+        "{found:#?}"
+    );
+    let open = route("open", "/{*rest}", "mode = \"off\"");
+    let found = faults(&format!("{HEAD}{ROUTE}strip_prefix = \"/files\"\n{open}"));
+    assert!(found[0].what.contains("one object"), "{found:#?}");
+    let same = route(
+        "alias",
+        "/f/files/{*key}",
+        "resource = \"files/{key}\"\nstrip_prefix = \"/f\"",
+    );
+    loaded(&format!("{HEAD}{ROUTE}{same}"));
+}
+
+#[test]
+fn another_host_on_one_upstream_is_a_warning() {
+    let a = format!("{HEAD}{ROUTE}host = \"a\"\n");
+    let other = route("b", "/files/{*key}", "host = \"b\"\nresource = \"b/{key}\"");
+    assert!(warnings(&format!("{a}{other}")).contains("by the host"));
+    let hidden = a.replace("settle", "host_header = \"upstream\"\nsettle");
+    let found = faults(&format!("{hidden}{other}"));
+    assert!(found[0].what.contains("hides the host"), "{found:#?}");
+    let first = format!("{HEAD}{ROUTE}{other}");
+    assert!(!warnings(&first).contains("by the host"));
+    let same = route(
+        "b",
+        "/files/{*key}",
+        "host = \"b\"\nresource = \"files/{key}\"",
+    );
+    assert_eq!(warnings(&format!("{a}{same}")), "");
+}
+
+#[test]
+fn tokens_of_one_namespace_compare() {
+    let pair = route(
+        "b",
+        "/b/{*key}",
+        "resource = \"b/{key}\"\ntoken = { format = \"pair\" }",
+    );
+    assert!(
+        faults(&format!("{HEAD}{ROUTE}{pair}"))[0]
+            .what
+            .contains("do not compare")
+    );
+    loaded(&format!("{HEAD}{ROUTE}{pair}namespace = \"b\"\n"));
+}
+
+#[test]
+fn warns_of_what_is_unsafe() {
+    for (resource, part) in [
+        (
+            "t/{header:X-Tenant}/{key}",
+            "{header:x-tenant} is chosen by the client",
+        ),
+        ("t/{query:id}", "{query:id} is chosen"),
+        ("{host}/{key}", "{host} is chosen"),
+        ("t/{header:X-Tenant}/{key}", "run into each other"),
+        ("{host}{key}", "run into each other"),
+    ] {
+        let text = format!("{HEAD}{ROUTE}").replace("files/{key}\"", &format!("{resource}\""));
+        let found = warnings(&text);
+        assert!(found.contains(part), "{resource}: {found}");
+    }
+    assert!(warnings(&format!("{HEAD}{ROUTE}missing = \"allow\"\n")).contains("promises nothing"));
+    assert!(warnings(&format!("{HEAD}{ROUTE}drain_timeout = \"30s\"\n")).contains("36s"));
+    let no_settle = HEAD.replace("settle = \"1s\"\n", "");
+    assert!(warnings(&format!("{no_settle}{ROUTE}")).contains("best-effort"));
+    let shadowed = route("late", "/files/a/{b}", "resource = \"x/{b}\"");
+    assert!(warnings(&format!("{HEAD}{ROUTE}{shadowed}")).contains("never reached"));
+}
+
+#[test]
+fn methods_can_be_used_otherwise() {
+    let text = format!("{HEAD}{ROUTE}reads = [\"POST\"]\nwrites = [\"GET\"]\n");
+    let loaded = loaded(&text);
+    let route = &loaded.settings.routes[0];
+    assert!(
+        route.is_write(&Method::GET)
+            && !route.is_write(&Method::POST)
+            && !route.is_write(&Method::HEAD)
+    );
+    assert!(
+        route.is_write(&Method::from_bytes(b"FOO").unwrap())
+            && route.is_write(&Method::from_bytes(b"get").unwrap())
+    );
+}
+
+#[test]
+fn a_route_that_is_off_needs_no_resource() {
+    let text = format!("{HEAD}{}", route("rest", "/{*rest}", "mode = \"off\""));
+    assert!(loaded(&text).settings.routes[0].path.matches("/").is_some());
+    assert!(
+        faults(&text.replace("off", "enforce"))[0]
+            .key
+            .contains("resource")
+    );
+}
+
+#[test]
+fn nothing_at_all_names_what_is_missing() {
+    let all = lines(&faults(""));
+    for key in ["store.path", "upstreams", "routes"] {
+        assert!(all.contains(key), "{all}");
+    }
+}
+
+#[test]
+fn wrong_tables_do_not_panic() {
+    for text in [
+        "server = 1",
+        "routes = 1",
+        "routes = [1]",
+        "[routes]",
+        "upstreams = []",
+        "[upstreams]\na = 1",
+        "store = \"x\"",
+    ] {
+        assert!(!faults(text).is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text: String, at in 0usize..300) {
+        let _ = load(&text);
+        let mut mixed = format!("{HEAD}{ROUTE}");
+        let at = (0..=at.min(mixed.len())).rev().find(|&i| mixed.is_char_boundary(i)).unwrap_or(0);
+        mixed.insert_str(at, &text);
+        let _ = load(&mixed);
+    }
+}

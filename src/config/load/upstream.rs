@@ -2,8 +2,9 @@
 //!
 //! Knows nothing of routes.
 
-use crate::config::file::{Table, Value};
+use crate::config::file::Table;
 use crate::config::settings::Upstream;
+use crate::config::value::Value;
 use http::uri::{Authority, Scheme};
 use http::{StatusCode, Uri};
 use std::sync::Arc;
@@ -57,11 +58,23 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         response_body_timeout: table.read_or("response_body_timeout", seconds(30), Value::timeout),
         body_idle_timeout: table.read_or("body_idle_timeout", seconds(30), Value::timeout),
         settle,
-        settle_incomplete: table.read("settle_incomplete", Value::span).or(settle),
+        settle_incomplete: table
+            .read("settle_incomplete", |v| incomplete(v, settle))
+            .or(settle),
     };
     table.unsupported(&["region", "sign", "tls", "protocol"]);
     table.finish();
     authority.map(|_| upstream)
+}
+
+/// A request that was not sent whole cannot take effect for longer than one that was.
+fn incomplete(value: &Value<'_, '_>, settle: Option<Duration>) -> Option<Duration> {
+    let incomplete = value.span()?;
+    if settle.is_none_or(|settle| incomplete > settle) {
+        value.fault("is longer than `settle`: declare a `settle` that covers it");
+        return None;
+    }
+    Some(incomplete)
 }
 
 /// Host and port of an `http` URL that has nothing else.

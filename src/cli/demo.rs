@@ -1,5 +1,0 @@
-//! stub
-use super::Failure;
-pub(super) fn run() -> Result<(), Failure> {
-    Ok(())
-}

@@ -1,0 +1,181 @@
+//! Moves a response from its connection to its client while the write's pass is not ended.
+
+use super::download::{Part, give_back};
+use super::exchange::Timer;
+use super::pool::Link;
+use super::upload::Progress;
+use crate::admit::Pass;
+use crate::clock::{self, Time};
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc::Sender;
+
+/// What came of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A part was moved.
+    More,
+    /// A higher token asks for an end.
+    Cut,
+    /// The response has ended.
+    End,
+    /// The upstream, or a client that took nothing, broke it off.
+    Broken,
+}
+
+/// A response on its way.
+pub(super) struct Relay {
+    body: Incoming,
+    link: Link,
+    /// `None`: detached, what comes is dropped.
+    parts: Option<Sender<Part>>,
+    progress: Rc<Progress>,
+    give_up_at: Option<Time>,
+}
+
+impl Relay {
+    pub(super) const fn new(
+        body: Incoming,
+        link: Link,
+        parts: Sender<Part>,
+        progress: Rc<Progress>,
+    ) -> Self {
+        Self {
+            body,
+            link,
+            parts: Some(parts),
+            progress,
+            give_up_at: None,
+        }
+    }
+
+    /// From now on drops what comes, and gives up at that time.
+    pub(super) fn detach(&mut self, give_up_at: Time) {
+        self.parts = None;
+        self.give_up_at = Some(give_up_at);
+    }
+
+    /// `response_timeout` and `body_idle_timeout` of the upstream.
+    pub(super) const fn timeouts(&self) -> (Duration, Duration) {
+        self.link.timeouts()
+    }
+
+    /// Closes the connection, and says when that was.
+    pub(super) fn close(self) -> Time {
+        self.link.wire.close()
+    }
+
+    /// Gives the connection back after [`Step::End`].
+    pub(super) async fn give_back(self) {
+        give_back(self.link).await;
+    }
+
+    /// Moves what is left, without a pass, for as long as the client is there.
+    pub(super) async fn finish(mut self) {
+        while self.parts.is_some() {
+            match self.step(None).await {
+                Step::More | Step::Cut => {}
+                Step::End => return self.give_back().await,
+                Step::Broken => return,
+            }
+        }
+    }
+
+    /// One part. With a pass, a cut ends the step as long as the response is not detached. Neither the
+    /// upstream nor the client may pause for longer than `body_idle_timeout`.
+    pub(super) async fn step(&mut self, pass: Option<&Pass>) -> Step {
+        let frame = self.next(pass).await;
+        let (part, step) = match frame {
+            Ok(frame) => (Part::Frame(frame), Step::More),
+            Err(Step::End) => (Part::End, Step::End),
+            Err(step) => return step,
+        };
+        let Some(parts) = self.parts.clone() else {
+            return step;
+        };
+        match self.hand_on(parts, part, pass).await {
+            Ok(true) => step,
+            Ok(false) => {
+                self.parts = None; // the client has left; the write goes on to its end without it
+                step
+            }
+            Err(Step::Cut) if step == Step::End => Step::End,
+            Err(other) => other,
+        }
+    }
+
+    async fn next(&mut self, pass: Option<&Pass>) -> Result<Frame<Bytes>, Step> {
+        let began = clock::now();
+        let mut timer = pin!(Timer::default());
+        poll_fn(|cx| {
+            if self.give_up_at.is_none() && is_cut(pass, cx) {
+                return Poll::Ready(Err(Step::Cut));
+            }
+            if let Poll::Ready(frame) = self.poll_frame(cx) {
+                return Poll::Ready(frame);
+            }
+            let deadline = self.deadline(began);
+            timer
+                .as_mut()
+                .poll_until(deadline, cx)
+                .map(|()| Err(Step::Broken))
+        })
+        .await
+    }
+
+    /// Whether the client took the part.
+    async fn hand_on(
+        &mut self,
+        parts: Sender<Part>,
+        part: Part,
+        pass: Option<&Pass>,
+    ) -> Result<bool, Step> {
+        let began = clock::now();
+        let mut handing = pin!(parts.send(part));
+        let mut timer = pin!(Timer::default());
+        poll_fn(|cx| {
+            if is_cut(pass, cx) {
+                return Poll::Ready(Err(Step::Cut));
+            }
+            // The request may still be on its way.
+            let _ = self.link.drive(cx);
+            if let Poll::Ready(sent) = handing.as_mut().poll(cx) {
+                return Poll::Ready(Ok(sent.is_ok()));
+            }
+            let deadline = self.deadline(began);
+            timer
+                .as_mut()
+                .poll_until(deadline, cx)
+                .map(|()| Err(Step::Broken))
+        })
+        .await
+    }
+
+    /// A request that is still on its way counts as no pause.
+    fn deadline(&self, began: Time) -> Time {
+        let (_, idle) = self.link.timeouts();
+        let last = began.max(self.progress.last());
+        self.give_up_at.unwrap_or_else(|| last.after(idle))
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Step>> {
+        let _ = self.link.drive(cx);
+        Pin::new(&mut self.body)
+            .poll_frame(cx)
+            .map(|frame| match frame {
+                Some(Ok(frame)) => Ok(frame),
+                Some(Err(_)) => Err(Step::Broken),
+                None => Err(Step::End),
+            })
+    }
+}
+
+fn is_cut(pass: Option<&Pass>, cx: &Context<'_>) -> bool {
+    pass.is_some_and(|pass| pass.poll_cut(cx).is_ready())
+}

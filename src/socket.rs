@@ -1,0 +1,192 @@
+//! A TCP connection whose handle is shared: with the HTTP library, which reads and writes, and with
+//! whoever must see what reached it, whether the other side is still there, or close it at once.
+
+use crate::clock::{self, Time};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
+use socket2::SockRef;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// A handle on a connection. Clones share it; the last one dropped closes it.
+#[derive(Clone)]
+pub struct Socket(Rc<Inner>);
+
+struct Inner {
+    io: RefCell<Option<TokioIo<TcpStream>>>,
+    /// Bytes that the kernel took from us, over the connection's life.
+    sent: Cell<u64>,
+    /// Whether to end with FIN; else with RST, so that nothing in the send buffer is delivered.
+    polite: Cell<bool>,
+    closed_at: Cell<Option<Time>>,
+}
+
+impl Socket {
+    /// A connection that ends with RST unless it is told otherwise. That holds from the start, since
+    /// the kernel of a process which is killed still delivers what lies in its send buffers.
+    #[must_use]
+    pub fn abortive(stream: TcpStream) -> Self {
+        let socket = Self::orderly(stream);
+        socket.be_polite(false);
+        socket
+    }
+
+    /// A connection that ends with FIN.
+    #[must_use]
+    pub fn orderly(stream: TcpStream) -> Self {
+        // Without it small messages are only slower.
+        let _ = stream.set_nodelay(true);
+        Self(Rc::new(Inner {
+            io: RefCell::new(Some(TokioIo::new(stream))),
+            sent: Cell::new(0),
+            polite: Cell::new(true),
+            closed_at: Cell::new(None),
+        }))
+    }
+
+    /// How many bytes reached the socket so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.0.sent.get()
+    }
+
+    /// How the connection ends: with FIN, or with RST so that nothing in the send buffer is delivered
+    /// later.
+    pub fn be_polite(&self, polite: bool) {
+        if self.0.polite.replace(polite) != polite
+            && let Some(io) = self.0.io.borrow().as_ref()
+        {
+            // Where it fails the connection ends in order: worse for an upstream, no worse for the
+            // settle, which runs from the close either way.
+            let linger = if polite { None } else { Some(Duration::ZERO) };
+            let _ = SockRef::from(io.inner()).set_linger(linger);
+        }
+    }
+
+    /// Closes the descriptor now, and says when that was.
+    pub fn close(&self) -> Time {
+        if let Ok(mut io) = self.0.io.try_borrow_mut()
+            && let Some(io) = io.take()
+        {
+            drop(io);
+            self.0.closed_at.set(Some(clock::now()));
+        }
+        self.0.closed_at.get().unwrap_or_else(clock::now)
+    }
+
+    /// Whether the other side has closed, or has sent what nobody asked for. Asks the kernel only
+    /// where the runtime has heard of something.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        let io = self.0.io.borrow();
+        let Some(io) = io.as_ref() else { return true };
+        let mut context = Context::from_waker(Waker::noop());
+        if io.inner().poll_read_ready(&mut context).is_pending() {
+            return false;
+        }
+        let mut byte = [0_u8; 1];
+        let peeked = recv(
+            io.inner(),
+            &mut byte[..],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        !matches!(peeked, Err(rustix::io::Errno::AGAIN))
+    }
+
+    /// Whether the other side has closed or reset its end, whatever it sent before. Asks the kernel.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let io = self.0.io.borrow();
+        let Some(io) = io.as_ref() else { return true };
+        let wanted = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut fds = [PollFd::new(io.inner(), wanted)];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
+        polled.is_err() || fds[0].revents().intersects(wanted)
+    }
+
+    /// Ends our side, and for a while reads and drops what the other side still sends, so that it gets
+    /// to read what was sent to it: a reset would take that away. Bounded in time.
+    pub async fn linger(&self, patience: Duration) {
+        let mut dropped = [0_u8; 16 * 1024];
+        let end = async {
+            let mut io = self.clone();
+            let _ = poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)).await;
+            loop {
+                let mut buffer = ReadBuf::new(&mut dropped);
+                let read = poll_fn(|cx| Pin::new(&mut io).poll_read(cx, buffer.unfilled())).await;
+                if read.is_err() || buffer.filled().is_empty() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(patience, end).await;
+    }
+
+    fn with_io<T>(
+        &self,
+        work: impl FnOnce(Pin<&mut TokioIo<TcpStream>>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match self.0.io.borrow_mut().as_mut() {
+            Some(io) => work(Pin::new(io)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(n)) = &written {
+            self.0.sent.set(self.0.sent.get() + *n as u64);
+        }
+        written
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with_io(|io| io.poll_read(cx, buf))
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.count(self.with_io(|io| io.poll_write(cx, buf)))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.count(self.with_io(|io| io.poll_write_vectored(cx, bufs)))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with_io(|io| io.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.0.polite.get() {
+            return Poll::Ready(Ok(())); // within an exchange only `close` ends it, with RST
+        }
+        self.with_io(|io| io.poll_shutdown(cx))
+    }
+}
