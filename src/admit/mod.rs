@@ -299,10 +299,9 @@ impl Place<'_> {
                 verdict = self.ticket.verdict() => return self.decide(verdict),
                 () = clock::sleep_until(until.min(end)) => {}
             }
-        }
-        // Also where it has ended since the request arrived: then nobody else may say so.
-        if self.gates.tenure.waits_until().is_none() {
-            steps::take_over(self.gates, self.ticket);
+            if until.has_passed() {
+                steps::take_over(self.gates, self.ticket);
+            }
         }
         tokio::select! {
             biased;

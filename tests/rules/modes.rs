@@ -1,5 +1,6 @@
 //! What a route may ask for otherwise: `accept`, `mode`, and an upstream that declares no settle.
 
+use crate::support::wait_until;
 use crate::upstream::{End, Script};
 use crate::world::World;
 
@@ -95,7 +96,10 @@ fn observe_says_what_would_have_been() {
     for reason in ["stale", "missing", "malformed", "forbidden"] {
         assert!((w.rejections(reason) - 1.0).abs() < 0.1, "{reason}");
     }
-    assert_eq!(w.fence("files/a").unwrap().0, "6");
+    // Nothing waits for the commit, but it comes.
+    wait_until("the commit", || {
+        w.fence("files/a").is_some_and(|(token, _)| token == "6")
+    });
     assert_eq!(w.up.whole().len(), 8, "seven writes and a read");
 }
 

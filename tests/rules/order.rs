@@ -282,3 +282,21 @@ fn a_client_that_leaves_at_response_end_leaves_its_write_in_flight() {
     w.up.release("t5");
     newer.result().answered(200);
 }
+
+#[test]
+fn a_client_that_leaves_with_its_body_unread_is_not_forwarded() {
+    let w = World::new();
+    w.up.script("t5", Script::hold());
+    let older = w.put(5).start();
+    w.up.whole_of("t5");
+    let mut client = w.put(6).header("Content-Length", "2000000").open();
+    client.send(&vec![b'x'; 500_000]);
+    w.waiting(1);
+    drop(client);
+    pause(100); // its end may still be on its way
+    w.up.release("t5");
+    older.result().answered(200);
+    w.gauge("fencegate_waiting_writes", 0);
+    w.stays_away("t6");
+    w.put(5).tag("late").send().refused(412, "stale");
+}

@@ -345,3 +345,21 @@ fn a_move_that_waits_is_on_disk_at_both_ends() {
     }
     assert_eq!(w.up.count("late") + w.up.count("move"), 0);
 }
+
+#[test]
+fn what_lies_below_a_collection_is_not_fenced_while_it_is_under_way() {
+    let w = World::new();
+    w.up.script("tree", Script::hold());
+    let delete = w.ask("DELETE", "/files/d").token(5).tag("tree").start();
+    w.up.whole_of("tree");
+    w.put_to("/files/d/x", 5)
+        .tag("late")
+        .send()
+        .refused(503, "busy");
+    w.put_to("/files/dd", 5).send().answered(200);
+    w.up.release("tree");
+    delete.result().answered(200);
+    w.gauge("fencegate_inflight_writes", 0);
+    w.put_to("/files/d/x", 6).send().answered(200);
+    assert_eq!(w.up.count("late"), 0);
+}
