@@ -17,7 +17,7 @@ use source::{Source, mentions, mentions_above, module_path, words};
 
 /// The modules of the crate from the ground up. A module imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
-    &["fence", "clock"],
+    &["fence", "clock", "socket"],
     &["config", "record"],
     &["route", "extract", "verify", "store"],
     &["admit"],
@@ -29,6 +29,7 @@ const FLOORS: &[&[&str]] = &[
 
 /// Who may import from its own floor: importer, imported, reason.
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
+    ("socket", "clock", "it says when it was closed"),
     ("extract", "route", "the route says where its token is"),
     ("journey", "refusal", "a journey that fails ends in one"),
     (
