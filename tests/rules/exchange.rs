@@ -155,7 +155,7 @@ fn a_connection_serves_one_request_after_the_other() {
             .answered(200);
     }
     client
-        .request("PUT", "/files/a", &[("Fencing-Token", "1")], b"data")
+        .request("DELETE", "/files/a", &[("Fencing-Token", "1")], b"")
         .refused(412, "stale");
     client.request("HEAD", "/files/a", &[], b"").answered(200);
     assert_eq!(w.up.count("many"), 100);
