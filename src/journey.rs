@@ -13,9 +13,7 @@ use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Upstreams};
 use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
-use crate::route::{
-    Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree, overrides_path,
-};
+use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree};
 use crate::socket::Socket;
 use bytes::Bytes;
 use claims::Claims;
@@ -236,7 +234,8 @@ impl Worker {
             Tree::Refuse => Err(Why::Forbidden(BELOW.into())),
             Tree::Ask => {
                 let prefix = [&key.bytes[..], b"/"].concat();
-                let reach = self.shared.gates.reach(prefix).await;
+                // Rare and large: kept out of the caller's future.
+                let reach = Box::pin(self.shared.gates.reach(prefix)).await;
                 let reach = reach.map_err(|denied| Why::from(&denied))?;
                 reach.map(Some).ok_or_else(|| Why::Forbidden(BELOW.into()))
             }
@@ -256,15 +255,6 @@ impl Worker {
         let upstream = &found.route.upstream;
         head.uri = Uri::from(found.target.clone());
         head.version = Version::HTTP_11;
-        let overriding: Vec<HeaderName> = head
-            .headers
-            .keys()
-            .filter(|name| overrides_path(name))
-            .cloned()
-            .collect();
-        for name in overriding {
-            head.headers.remove(name);
-        }
         headers::outbound(&mut head.headers, peer);
         let own_host = self.hosts[upstream.index].as_ref();
         match own_host {

@@ -1,9 +1,10 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
 use crate::record::FENCING_STATUS;
+use crate::route::overrides_path;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use std::net::IpAddr;
 
@@ -42,23 +43,38 @@ impl Peer {
 }
 
 /// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
-/// is ours to say anew.
+/// is ours to say anew; headers by which some servers take another path than the request's are dropped.
 pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
-    let wants_trailers = headers
-        .get_all(TE)
-        .iter()
-        .any(|v| v.as_bytes() == b"trailers");
-    strip_hop_by_hop(headers);
-    headers.remove(EXPECT);
-    headers.remove(PROXY_AUTHORIZATION);
-    if wants_trailers {
-        headers.insert(TE, TRAILERS);
-        headers.insert(CONNECTION, TE_NAME);
+    if headers
+        .keys()
+        .any(|name| stays_here(name) || overrides_path(name))
+    {
+        strip_outbound(headers);
     }
     headers.append(VIA, VIA_US);
     headers.append(FORWARDED, peer.forwarded.clone());
     headers.append(X_FORWARDED_FOR, peer.address.clone());
     headers.insert(X_FORWARDED_PROTO, HTTP);
+}
+
+fn strip_outbound(headers: &mut HeaderMap) {
+    let wants_trailers = headers
+        .get_all(TE)
+        .iter()
+        .any(|v| v.as_bytes() == b"trailers");
+    strip_hop_by_hop(headers);
+    let dropped: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| stays_here(name) || overrides_path(name))
+        .cloned()
+        .collect();
+    for name in dropped {
+        headers.remove(name);
+    }
+    if wants_trailers {
+        headers.insert(TE, TRAILERS);
+        headers.insert(CONNECTION, TE_NAME);
+    }
 }
 
 /// Replaces the Host, and keeps the client's in `X-Forwarded-Host`.
@@ -70,13 +86,33 @@ pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
 
 /// Turns an upstream's headers into those that go to the client.
 pub fn inbound(headers: &mut HeaderMap) {
-    if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
+    if headers.keys().any(stays_here) {
+        if headers.contains_key(TRANSFER_ENCODING) {
+            headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
+        }
+        strip_hop_by_hop(headers);
+        headers.remove(PROXY_AUTHENTICATE);
+        headers.remove(FENCING_STATUS); // ours to say
     }
-    strip_hop_by_hop(headers);
-    headers.remove(PROXY_AUTHENTICATE);
-    headers.remove(FENCING_STATUS); // ours to say
     headers.append(VIA, VIA_US);
+}
+
+/// Whether a header goes no further than to this proxy, or changes what does. One look at each name:
+/// most messages have none of them.
+fn stays_here(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "te"
+            | "upgrade"
+            | "expect"
+            | "keep-alive"
+            | "proxy-connection"
+            | "transfer-encoding"
+            | "proxy-authorization"
+            | "proxy-authenticate"
+            | "fencing-status"
+    )
 }
 
 fn strip_hop_by_hop(headers: &mut HeaderMap) {

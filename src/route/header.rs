@@ -33,9 +33,7 @@ pub fn only<'a>(
             if found.replace(value).is_some() {
                 return Err(Ambiguous::Twice);
             }
-        } else if name.as_str().contains('_')
-            && names.iter().any(|n| twins(n.as_str(), name.as_str()))
-        {
+        } else if names.iter().any(|n| twins(n.as_str(), name.as_str())) {
             return Err(Ambiguous::Underscore);
         }
     }
