@@ -45,12 +45,14 @@ pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
         _ => refused(source),
     };
+    // It does not listen: whoever connected to it would be reset when it goes.
     let probe = socket(address, false).map_err(taken)?;
-    let address = probe.local_addr().map_err(refused)?;
+    let local = probe.local_addr().map_err(refused)?;
+    let address = local.as_socket().unwrap_or(address);
     let lock = lock(address).map_err(taken)?;
     drop(probe);
     let listeners = (0..count)
-        .map(|_| socket(address, true))
+        .map(|_| listener(address))
         .collect::<Result<_, _>>();
     Ok(Bound {
         address,
@@ -59,7 +61,14 @@ pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
     })
 }
 
-fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(address, true)?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -71,9 +80,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// An abstract Unix socket: exclusive, in the same network namespace as the port, and gone with the

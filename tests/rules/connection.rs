@@ -108,7 +108,7 @@ impl Exchange<'_> {
     }
 
     fn take(&mut self, mut left: usize) -> io::Result<()> {
-        let mut buffer = [0; 64 * 1024];
+        let mut buffer = [0; 16 * 1024];
         while left > 0 {
             let most = left.min(buffer.len());
             let length = self.stream.read(&mut buffer[..most])?;
@@ -182,7 +182,9 @@ fn read_head(shared: &Shared, stream: &mut BufReader<TcpStream>) -> io::Result<O
         answered_at: None,
         closed_at: None,
     };
-    seen.tag = seen.header("X-Tag").unwrap_or_default().to_owned();
+    if let Some(tag) = seen.header("X-Tag").map(str::to_owned) {
+        seen.tag = tag;
+    }
     let mut state = shared.state.lock();
     state.seen.push(seen);
     let index = state.seen.len() - 1;

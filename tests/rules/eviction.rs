@@ -7,8 +7,8 @@ use fencegate::fence::{Accept, Format, Kind, Missing, Refusal, ResourceKey, Rule
 use fencegate::record::Metrics;
 use fencegate::store::{InForce, Observer, RocksStore};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -23,6 +23,9 @@ struct House {
     store: Arc<RocksStore>,
     folder: TempDir,
 }
+
+/// What is forwarded for each key: the highest token so far, and the tokens in flight.
+type Ground = Arc<Vec<Mutex<(u64, Vec<u64>)>>>;
 
 impl House {
     fn new() -> Self {
@@ -94,6 +97,32 @@ impl House {
     }
 }
 
+impl House {
+    /// Admits a write, and checks against the ground that no lower one comes after it or beside it.
+    fn write_on(&self, on: &Runtime, ground: &Ground, name: u64, token: u64) {
+        let wants = [self.want(name, token)];
+        let admit = self
+            .gates
+            .admit(&wants, Kind::Write, &self.policy, Vec::new());
+        let Ok(pass) = on.block_on(admit) else {
+            return;
+        };
+        let ground = &ground[usize::try_from(name).unwrap()];
+        {
+            let mut ground = ground.lock();
+            assert!(token >= ground.0, "{token} after {} on k{name}", ground.0);
+            let alone = ground.1.iter().all(|other| *other == token);
+            assert!(alone, "{token} beside {:?} on k{name}", ground.1);
+            ground.0 = token;
+            ground.1.push(token);
+        }
+        thread::sleep(Duration::from_micros(token % 4 * 100));
+        ground.lock().1.retain(|other| *other != token);
+        pass.finish(Outcome::Answered);
+        thread::sleep(Duration::from_micros(token % 3 * 300));
+    }
+}
+
 fn key(name: u64) -> ResourceKey {
     ResourceKey::new("default", format!("k{name}").as_bytes()).unwrap()
 }
@@ -157,86 +186,57 @@ fn idle_gates_leave_memory_and_the_fence_holds() {
     assert!(house.write(&on, 7, 5));
 }
 
-/// What is forwarded for each key: the highest token so far, and the tokens in flight.
-type Ground = Arc<Vec<Mutex<(u64, Vec<u64>)>>>;
-
-/// Writes that each writer gets through; it tries until it has them.
-const ADMITTED: u64 = 15;
-
 #[test]
 fn two_gates_for_one_key_are_impossible() {
     const KEYS: u64 = 6;
+    const WRITERS: u64 = 8;
+    const ROUNDS: u64 = 12;
     let house = Arc::new(House::new());
     let ground: Ground = Arc::new((0..KEYS).map(|_| Mutex::default()).collect());
-    let (clock, over) = (
-        Arc::new(AtomicU64::new(1)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let clock = Arc::new(AtomicU64::new(2));
+    let meet = Arc::new(Barrier::new(usize::try_from(WRITERS).unwrap() + 1));
+    let over = Arc::new(AtomicBool::new(false));
     let sweeper = {
         let (house, over) = (Arc::clone(&house), Arc::clone(&over));
         thread::spawn(move || {
-            let mut emptied = 0;
             while !over.load(Ordering::Relaxed) {
-                let before = house.gates.len();
                 house.gates.sweep();
-                emptied += before.saturating_sub(house.gates.len());
                 thread::sleep(Duration::from_micros(200));
             }
-            emptied
         })
     };
-    let writers: Vec<_> = (0..8_u64)
+    let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let (house, ground, clock) =
-                (Arc::clone(&house), Arc::clone(&ground), Arc::clone(&clock));
+            let (house, ground) = (Arc::clone(&house), Arc::clone(&ground));
+            let (clock, meet) = (Arc::clone(&clock), Arc::clone(&meet));
             thread::spawn(move || {
                 let on = runtime();
-                let mut admitted = 0;
-                for turn in 0_u64.. {
-                    if admitted == ADMITTED {
-                        break;
+                for _ in 0..ROUNDS {
+                    for turn in 0..12 {
+                        let name = (writer + turn * 5) % KEYS;
+                        // Now and then an old token, mostly a fresh one.
+                        let token = clock.fetch_add(1, Ordering::Relaxed);
+                        let token = if turn % 7 == 3 { token / 2 } else { token };
+                        house.write_on(&on, &ground, name, token);
                     }
-                    let name = (writer + turn * 5) % KEYS;
-                    // Now and then an old token, mostly a fresh one.
-                    let token = clock.fetch_add(1, Ordering::Relaxed);
-                    let token = if turn % 7 == 3 { token / 2 + 1 } else { token };
-                    let wants = [house.want(name, token)];
-                    let admit = house
-                        .gates
-                        .admit(&wants, Kind::Write, &house.policy, Vec::new());
-                    let Ok(pass) = on.block_on(admit) else {
-                        continue;
-                    };
-                    let at = usize::try_from(name).unwrap();
-                    {
-                        let mut ground = ground[at].lock();
-                        assert!(token >= ground.0, "{token} after {} on k{name}", ground.0);
-                        assert!(
-                            ground.1.iter().all(|other| *other == token),
-                            "{token} beside {:?} on k{name}",
-                            ground.1
-                        );
-                        ground.0 = token;
-                        ground.1.push(token);
-                    }
-                    thread::sleep(Duration::from_micros(turn % 4 * 100));
-                    ground[at].lock().1.retain(|other| *other != token);
-                    pass.finish(Outcome::Answered);
-                    admitted += 1;
-                    thread::sleep(Duration::from_micros(turn % 3 * 300));
+                    meet.wait(); // nothing is under way
+                    meet.wait(); // and nothing is in memory
                 }
-                admitted
             })
         })
         .collect();
-    let admitted: u64 = writers
-        .into_iter()
-        .map(|writer| writer.join().unwrap())
-        .sum();
+    for _ in 0..ROUNDS {
+        meet.wait();
+        house.gates.sweep();
+        house.gates.sweep();
+        assert!(house.gates.is_empty());
+        meet.wait();
+    }
     over.store(true, Ordering::Relaxed);
-    let emptied = sweeper.join().unwrap();
-    assert_eq!(admitted, 8 * ADMITTED);
-    assert!(emptied > 0, "no gate ever left memory");
+    sweeper.join().unwrap();
+    for writer in writers {
+        writer.join().unwrap();
+    }
     let on = runtime();
     for name in 0..KEYS {
         let highest = ground[usize::try_from(name).unwrap()].lock().0;

@@ -118,6 +118,30 @@ fn max_connections_bounds_what_is_open() {
 }
 
 #[test]
+fn a_write_that_waits_for_a_connection_is_superseded_at_once() {
+    let w = World::with(|c| {
+        c.server("workers", "1")
+            .upstream("max_connections", "1")
+            .upstream("connect_timeout", "\"20s\"")
+            .upstream("settle", "\"20s\"")
+    });
+    w.up.script("held", Script::hold());
+    let held = w.put_to("/files/b", 5).tag("held").start();
+    w.up.whole_of("held");
+    let older = w.put(5).start();
+    w.gauge("fencegate_inflight_writes", 2);
+    let newer = w.put(6).start();
+    let answer = older.result();
+    answer.refused(412, "superseded");
+    let said = String::from_utf8(answer.body).unwrap();
+    assert!(said.contains("it had no effect"), "{said}");
+    w.up.release("held");
+    held.result().answered(200);
+    newer.result().answered(200); // within its drain_timeout: nothing was left to settle
+    assert_eq!(w.up.whole(), ["held", "t6"]);
+}
+
+#[test]
 fn a_connection_serves_one_request_after_the_other() {
     let w = World::with(|c| c.server("workers", "1").upstream("max_connections", "1"));
     let mut client = Client::connect(w.gw.port);
@@ -131,7 +155,7 @@ fn a_connection_serves_one_request_after_the_other() {
             .answered(200);
     }
     client
-        .request("PUT", "/files/a", &[("Fencing-Token", "1")], b"data")
+        .request("DELETE", "/files/a", &[("Fencing-Token", "1")], b"")
         .refused(412, "stale");
     client.request("HEAD", "/files/a", &[], b"").answered(200);
     assert_eq!(w.up.count("many"), 100);
@@ -170,9 +194,11 @@ fn each_failure_names_its_error() {
     w.up.script("t5", Script::end(End::Close));
     w.up.script("t6", Script::end(End::Reset));
     w.up.script("t7", Script::hold());
+    w.up.script("t9", Script::status(101)); // an upgrade that nobody asked for
     error(w.put(5), 502, "outcome-unknown", "connection_terminated");
     error(w.put(6), 502, "outcome-unknown", "connection_terminated");
     error(w.put(7), 504, "outcome-unknown", "http_response_timeout");
+    error(w.put(9), 502, "outcome-unknown", "connection_terminated");
     w.up.script("read", Script::end(End::Reset));
     let read = w.ask("GET", "/files/a").tag("read");
     error(read, 502, "outcome-unknown", "connection_terminated");
@@ -237,7 +263,7 @@ fn a_refusal_reaches_a_client_that_sends_its_body_first() {
     let body = vec![b'x'; 8 << 20];
     for _ in 0..3 {
         w.put(4)
-            .tag("late")
+            .tag("stale")
             .body(&body)
             .send()
             .refused(412, "stale");
@@ -246,18 +272,19 @@ fn a_refusal_reaches_a_client_that_sends_its_body_first() {
             .send()
             .refused(404, "unrouted");
     }
-    assert_eq!(w.up.count("late"), 0);
+    assert_eq!(w.up.count("stale"), 0);
 }
 
 #[test]
 fn a_cut_reaches_a_client_that_still_sends() {
     let w = World::new();
     let mut client = w.put(5).header("Content-Length", "8000000").open();
-    client.send(&[b'x'; 1_000_000]);
-    w.up.body("t5", 1_000_000);
+    let part = vec![b'x'; 1_000_000];
+    client.send(&part);
+    w.up.body("t5", part.len());
     w.put(6).send().answered(200);
     for _ in 0..7 {
-        client.send(&[b'x'; 1_000_000]);
+        client.send(&part);
     }
     client.response("PUT").refused(412, "superseded");
     assert!(w.up.closed("t5").whole_at.is_none());

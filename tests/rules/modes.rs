@@ -1,5 +1,6 @@
 //! What a route may ask for otherwise: `accept`, `mode`, and an upstream that declares no settle.
 
+use crate::support::wait_until;
 use crate::upstream::{End, Script};
 use crate::world::World;
 
@@ -95,7 +96,10 @@ fn observe_says_what_would_have_been() {
     for reason in ["stale", "missing", "malformed", "forbidden"] {
         assert!((w.rejections(reason) - 1.0).abs() < 0.1, "{reason}");
     }
-    assert_eq!(w.fence("files/a").unwrap().0, "6");
+    // Nothing waits for the commit, but it comes.
+    wait_until("the commit", || {
+        w.fence("files/a").is_some_and(|(token, _)| token == "6")
+    });
     assert_eq!(w.up.whole().len(), 8, "seven writes and a read");
 }
 
@@ -133,4 +137,42 @@ fn tokenless_writes_take_part_in_the_drain() {
     assert_eq!(w.up.whole(), ["t5", "after"]);
     let (_, said) = w.gw.command(&["check", "--explain", "PUT /files/a"]);
     assert!(said.contains("none"), "{said}");
+}
+
+#[test]
+fn accept_newer_leaves_the_token_of_a_read_to_one_write() {
+    let w = World::with(|c| {
+        c.route("accept", "\"newer\"")
+            .route("raise_on_read", "true")
+    });
+    let read = || w.ask("GET", "/files/a").token(5).send();
+    read().answered(200);
+    read().answered(200);
+    w.up.script("t5", Script::hold());
+    let write = w.put(5).start();
+    w.up.whole_of("t5");
+    w.put(5).tag("late").send().refused(412, "replayed");
+    w.up.release("t5");
+    write.result().answered(200);
+    w.put(5).tag("late").send().refused(412, "replayed");
+    read().answered(200);
+    assert_eq!(w.up.count("late"), 0);
+}
+
+#[test]
+fn a_tokenless_move_needs_a_token_where_one_end_is_fenced() {
+    let w = World::with(|c| c.route("missing", "\"allow-until-fenced\""));
+    let relocate = |from: &str, to: &str| {
+        let destination = format!("http://127.0.0.1:{}{to}", w.gw.port);
+        w.ask("MOVE", from)
+            .header("Destination", &destination)
+            .tag("bare")
+            .send()
+    };
+    relocate("/files/a", "/files/b").answered(200);
+    w.put_to("/files/b", 5).send().answered(200);
+    relocate("/files/a", "/files/b").refused(428, "missing");
+    relocate("/files/b", "/files/a").refused(428, "missing");
+    assert_eq!(w.up.count("bare"), 1);
+    assert_eq!(w.fence("files/a"), None);
 }

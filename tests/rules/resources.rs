@@ -1,8 +1,8 @@
 //! Writes that touch several resources, and writes that reach below their own.
 
-use crate::support::Config;
+use crate::support::{Config, wait_until};
 use crate::upstream::Script;
-use crate::world::World;
+use crate::world::{Call, World};
 
 const OTHER: &str = "[[routes]]\nname = \"other\"\npath = \"/other/{*key}\"\nupstream = \"files\"\nresource = \"other/{key}\"\nnamespace = \"second\"\n";
 
@@ -287,5 +287,79 @@ fn a_write_above_what_another_route_fences_is_forbidden() {
     }
     w.ask("DELETE", "/elsewhere/x").send().answered(200);
     w.ask("PUT", "/elsewhere").send().answered(200);
+    assert_eq!(w.up.count("late"), 0);
+}
+
+#[test]
+fn moves_that_cross_do_not_lock_each_other_out() {
+    let w = World::new();
+    let calls: Vec<_> = (1..=40_u64)
+        .map(|token| {
+            let (from, to) = if token % 2 == 0 {
+                ("/files/a", "/files/b")
+            } else {
+                ("/files/b", "/files/a")
+            };
+            let tag = format!("t{token}");
+            w.relocate("MOVE", from, to, token).tag(&tag).start()
+        })
+        .collect();
+    let answers: Vec<_> = calls.into_iter().map(Call::result).collect();
+    assert!(answers.iter().all(|a| matches!(a.status, 200 | 412)));
+    assert_eq!(answers.last().unwrap().status, 200);
+    let order: Vec<u64> =
+        w.up.whole()
+            .iter()
+            .map(|tag| tag[1..].parse().unwrap())
+            .collect();
+    assert!(order.is_sorted(), "{order:?}");
+    w.gauge("fencegate_waiting_writes", 0);
+    w.gauge("fencegate_inflight_writes", 0);
+    for key in ["files/a", "files/b"] {
+        assert_eq!(w.fence(key).unwrap().0, "40");
+    }
+}
+
+#[test]
+fn a_move_that_waits_is_on_disk_at_both_ends() {
+    let mut w = World::with(|c| c.upstream("settle", "\"50ms\""));
+    w.up.script("t5", Script::hold());
+    let mut older = w.put_to("/files/b", 5).header("Content-Length", "4").open();
+    older.send(b"data");
+    w.up.whole_of("t5");
+    let mut waits = w
+        .relocate("MOVE", "/files/a", "/files/b", 6)
+        .tag("move")
+        .open();
+    waits.send(b"");
+    w.waiting(1);
+    for key in ["files/a", "files/b"] {
+        wait_until("the commit", || {
+            w.fence(key).is_some_and(|(token, _)| token == "6")
+        });
+    }
+    w.crash();
+    for path in ["/files/a", "/files/b"] {
+        w.put_to(path, 5).tag("late").send().refused(412, "stale");
+        w.put_to(path, 6).send().answered(200);
+    }
+    assert_eq!(w.up.count("late") + w.up.count("move"), 0);
+}
+
+#[test]
+fn what_lies_below_a_collection_is_not_fenced_while_it_is_under_way() {
+    let w = World::new();
+    w.up.script("tree", Script::hold());
+    let delete = w.ask("DELETE", "/files/d").token(5).tag("tree").start();
+    w.up.whole_of("tree");
+    w.put_to("/files/d/x", 5)
+        .tag("late")
+        .send()
+        .refused(503, "busy");
+    w.put_to("/files/dd", 5).send().answered(200);
+    w.up.release("tree");
+    delete.result().answered(200);
+    w.gauge("fencegate_inflight_writes", 0);
+    w.put_to("/files/d/x", 6).send().answered(200);
     assert_eq!(w.up.count("late"), 0);
 }

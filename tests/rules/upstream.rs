@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What is done with one request, from top to bottom.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // each is a step of its own
 pub struct Script {
     /// Leave the body unread until the tag is released.
     pub hold_body: bool,

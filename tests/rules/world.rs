@@ -2,6 +2,7 @@
 
 use crate::support::{Client, Config, Gateway, Response, free_port, wait_until};
 use crate::upstream::Upstream;
+use std::fmt::Display;
 use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -129,7 +130,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    pub fn token(self, token: impl ToString) -> Self {
+    pub fn token(self, token: impl Display) -> Self {
         self.header("Fencing-Token", &token.to_string())
     }
 

@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods)] // tests wait in real time
 
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -300,12 +301,14 @@ fn serve(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// A free loopback port below the range that the kernel gives to outgoing connections.
+/// A free loopback port below the range that the kernel gives to outgoing connections; each is given
+/// once, since it is some time until its owner listens.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let state = RandomState::new();
     (0..1000_u32)
         .map(|n| 10_000 + u16::try_from(state.hash_one(n) % 22_000).unwrap())
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok() && GIVEN.lock().insert(*port))
         .expect("no free port")
 }
 
