@@ -23,7 +23,7 @@ use tokio::task::LocalSet;
 
 /// Threads of a serving thread's runtime that may block on the disk.
 const BLOCKING_THREADS: usize = 16;
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP: Duration = Duration::from_millis(100);
 const GATE_SWEEP: Duration = Duration::from_secs(10);
 
 /// Why a gateway did not start, or did not end well.

@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// What is done between requests, every second or so.
+    /// What is done between requests, some ten times a second.
     pub fn sweep(&self) {
         self.upstreams.sweep();
     }

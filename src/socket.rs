@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -84,16 +84,12 @@ impl Socket {
         self.0.closed_at.get().unwrap_or_else(clock::now)
     }
 
-    /// Whether the other side has closed, or has sent what nobody asked for. Asks the kernel only
-    /// where the runtime has heard of something.
+    /// Whether the other side has closed, or has sent what nobody asked for. Asks the kernel: the
+    /// runtime may not have looked yet.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         let io = self.0.io.borrow();
         let Some(io) = io.as_ref() else { return true };
-        let mut context = Context::from_waker(Waker::noop());
-        if io.inner().poll_read_ready(&mut context).is_pending() {
-            return false;
-        }
         let mut byte = [0_u8; 1];
         let peeked = recv(
             io.inner(),

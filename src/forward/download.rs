@@ -7,7 +7,6 @@ use crate::clock;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio::sync::mpsc::Receiver;
 pub struct Download(Source);
 
 enum Source {
-    /// Read straight from the upstream connection, which this drives and then gives back.
+    /// Read straight from the upstream connection, which goes back to its pool at the end.
     Direct(Box<Direct>),
     /// Read by the task that owns the write.
     Piped {
@@ -30,6 +29,7 @@ enum Source {
 struct Direct {
     body: Incoming,
     link: Link,
+    whole: bool,
     idle: Duration,
     timer: Pin<Box<Timer>>,
 }
@@ -42,15 +42,17 @@ pub(super) enum Part {
 
 impl Download {
     /// A body read straight from its connection. Dropped before its end, it closes the connection.
-    pub(super) async fn direct(body: Incoming, link: Link) -> Self {
+    /// `whole`: the request was sent to its end.
+    pub(super) fn direct(body: Incoming, link: Link, whole: bool) -> Self {
         if body.is_end_stream() {
-            give_back(link).await;
+            link.give_back(whole);
             return Self(Source::Done);
         }
         let (_, idle) = link.timeouts();
         Self(Source::Direct(Box::new(Direct {
             body,
             link,
+            whole,
             idle,
             timer: Box::pin(Timer::default()),
         })))
@@ -60,18 +62,6 @@ impl Download {
     pub(super) fn piped(parts: Receiver<Part>, hint: SizeHint) -> Self {
         Self(Source::Piped { parts, hint })
     }
-}
-
-/// Gives a connection back after a whole exchange.
-pub(super) async fn give_back(link: Link) {
-    let mut link = Some(link);
-    poll_fn(|cx| {
-        if let Some(link) = link.take() {
-            link.give_back(cx);
-        }
-        Poll::Ready(())
-    })
-    .await;
 }
 
 impl Body for Download {
@@ -93,11 +83,11 @@ impl Body for Download {
             },
         };
         if over {
-            let whole = !matches!(polled, Poll::Ready(Some(Err(_))));
+            let broken = matches!(polled, Poll::Ready(Some(Err(_))));
             if let Source::Direct(direct) = std::mem::replace(&mut self.0, Source::Done)
-                && whole
+                && !broken
             {
-                direct.link.give_back(cx);
+                direct.link.give_back(direct.whole);
             }
         }
         polled
@@ -121,7 +111,6 @@ type Polled = Poll<Option<Result<Frame<Bytes>, Failure>>>;
 impl Direct {
     /// The next part, and whether it is the last.
     fn poll(&mut self, cx: &mut Context<'_>) -> (Polled, bool) {
-        let _ = self.link.drive(cx);
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.timer.set(Timer::default());

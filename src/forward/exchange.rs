@@ -38,8 +38,9 @@ pub(super) async fn run(
     pool: &Rc<Pool>,
     pass: Option<&Pass>,
     mut request: Request<Upload>,
-    progress: &Progress,
+    progress: &Rc<Progress>,
 ) -> Result<(Response<Incoming>, Link), Stopped> {
+    let _watched = pool.watch.enter(progress);
     let mut fresh = false;
     loop {
         let mut link = obtain(pool, pass, fresh).await.map_err(Stopped::unsent)?;
@@ -55,6 +56,7 @@ pub(super) async fn run(
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
             Err(end) => end,
         };
+        progress.stop();
         let closed = link.wire.close();
         if link.wire.sent() > before {
             return Err(Stopped {
@@ -67,6 +69,7 @@ pub(super) async fn run(
                 if pass.is_some_and(|pass| !pass.is_current()) {
                     return Err(Stopped::unsent(Failure::Superseded));
                 }
+                progress.resume();
                 request = *unused;
                 fresh = true;
             }
@@ -103,67 +106,33 @@ async fn converse(
     request: Request<Upload>,
     progress: &Progress,
 ) -> Result<Response<Incoming>, (Failure, Unused)> {
-    let limits = Limits::of(link);
     let mut response = pin!(link.sender.try_send_request(request));
-    let mut timer = pin!(Timer::default());
     poll_fn(|cx| {
-        let cut = pass.is_some_and(|pass| !progress.is_whole() && pass.poll_cut(cx).is_ready());
-        if cut {
+        if pass.is_some_and(|pass| !progress.is_whole() && pass.poll_cut(cx).is_ready()) {
             return Poll::Ready(Err((Failure::Superseded, None)));
         }
-        let ended = link.drive(cx).is_ready();
         match response.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut error)) => {
                 return Poll::Ready(Err((Failure::Broken, error.take_message().map(Box::new))));
             }
-            Poll::Pending if ended => {
-                // It closed before it took the request: that comes back once the connection is gone.
-                link.hang_up();
-                let unused = match response.as_mut().poll(cx) {
-                    Poll::Ready(Err(mut error)) => error.take_message().map(Box::new),
-                    _ => None,
-                };
-                return Poll::Ready(Err((Failure::Broken, unused)));
-            }
-            Poll::Pending => {}
+            Poll::Pending => progress.owned_by(cx.waker()),
         }
         if progress.is_broken() {
             return Poll::Ready(Err((Failure::BodyBroken, None)));
         }
-        let (deadline, why) = limits.next(progress);
-        timer
-            .as_mut()
-            .poll_until(deadline, cx)
-            .map(|()| Err((why, None)))
+        if progress.is_overdue() {
+            let stalled = !progress.is_whole() && progress.waits_for_client();
+            let why = if stalled {
+                Failure::BodyStalled
+            } else {
+                Failure::Silent
+            };
+            return Poll::Ready(Err((why, None)));
+        }
+        Poll::Pending
     })
     .await
-}
-
-/// How long each part of an exchange may take.
-struct Limits {
-    response: std::time::Duration,
-    body_idle: std::time::Duration,
-}
-
-impl Limits {
-    fn of(link: &Link) -> Self {
-        let (response, body_idle) = link.timeouts();
-        Self {
-            response,
-            body_idle,
-        }
-    }
-
-    fn next(&self, progress: &Progress) -> (Time, Failure) {
-        match progress.whole_at() {
-            Some(whole) => (whole.after(self.response), Failure::Silent),
-            None if progress.waits_for_client() => {
-                (progress.last().after(self.body_idle), Failure::BodyStalled)
-            }
-            None => (progress.last().after(self.body_idle), Failure::Silent),
-        }
-    }
 }
 
 pin_project_lite::pin_project! {

@@ -11,6 +11,7 @@ pub mod headers;
 mod pool;
 mod relay;
 mod upload;
+mod watch;
 mod write;
 
 pub use download::Download;
@@ -48,7 +49,8 @@ impl Upstreams {
         }
     }
 
-    /// Closes connections that have been idle for too long.
+    /// Ends exchanges whose time is up, and closes connections that have been idle for too long. To be
+    /// called some ten times a second.
     pub fn sweep(&self) {
         for pool in &self.pools {
             pool.sweep();
@@ -71,13 +73,14 @@ impl Upstreams {
         request: Request<Incoming>,
         token_headers: &Rc<[HeaderName]>,
     ) -> Result<Response<Download>, Failed> {
-        let (request, progress) = stream(request, token_headers);
-        match exchange::run(self.pool(upstream), None, request, &progress).await {
+        let pool = self.pool(upstream);
+        let (request, progress) = stream(request, token_headers, pool);
+        match exchange::run(pool, None, request, &progress).await {
             Ok((response, link)) => {
                 let (head, body) = response.into_parts();
                 Ok(Response::from_parts(
                     head,
-                    Download::direct(body, link).await,
+                    Download::direct(body, link, progress.is_whole()),
                 ))
             }
             Err(stopped) => Err(Failed {
@@ -100,8 +103,8 @@ impl Upstreams {
         token_headers: &Rc<[HeaderName]>,
         settled_at: SettledAt,
     ) -> Result<Response<Download>, Failed> {
-        let (request, progress) = stream(request, token_headers);
         let pool = Rc::clone(self.pool(upstream));
+        let (request, progress) = stream(request, token_headers, &pool);
         let write = Attended::new(&self.orphans, |slot| {
             write::run(pool, pass, request, progress, settled_at, slot)
         });
@@ -119,6 +122,7 @@ impl Upstreams {
 fn stream(
     request: Request<Incoming>,
     token_headers: &Rc<[HeaderName]>,
+    pool: &Pool,
 ) -> (Request<Upload>, Rc<upload::Progress>) {
     let (mut head, body) = request.into_parts();
     if body.size_hint().exact().is_none() && !body.is_end_stream() {
@@ -126,6 +130,6 @@ fn stream(
         head.headers
             .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
-    let (upload, progress) = Upload::new(body, Rc::clone(token_headers));
+    let (upload, progress) = Upload::new(body, Rc::clone(token_headers), pool.limits());
     (Request::from_parts(head, upload), progress)
 }

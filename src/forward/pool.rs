@@ -1,23 +1,22 @@
 //! The connections of one serving thread to one upstream.
 //!
-//! Over `hyper::client::conn`, since an exchange must know which connection it is on. A connection
-//! is driven by whoever owns it; an idle one is driven by nobody, and looked at before it is used.
+//! Over `hyper::client::conn`, since an exchange must know which connection it is on. A task of its
+//! own drives each connection, and sees when its other side closes it.
 
 use super::failure::Failure;
-use super::upload::Upload;
+use super::upload::{Limits, Upload};
+use super::watch::Watch;
 use crate::clock::{self, Time};
 use crate::config::settings::Upstream;
 use crate::socket::Socket;
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// Connections to one upstream. For one thread.
 pub(super) struct Pool {
@@ -27,14 +26,19 @@ pub(super) struct Pool {
     /// The last one in is the first one out, so that those which are not needed grow old.
     idle: RefCell<Vec<Link>>,
     freed: Notify,
+    /// The exchanges under way.
+    pub(super) watch: Watch,
 }
+
+/// How long a connection may be idle before it is looked at again: its close may have come since its
+/// task last ran.
+const SURE: Duration = Duration::from_millis(20);
 
 /// An open connection to an upstream, and the right to use it.
 pub(super) struct Link {
     pub(super) sender: SendRequest<Upload>,
     pub(super) wire: Socket,
-    /// `None` once it was hung up.
-    connection: Option<Pin<Box<Connection<Socket, Upload>>>>,
+    driver: AbortHandle,
     idle_since: Time,
     /// It has served before: its other side may have closed it by now.
     pub(super) reused: bool,
@@ -54,7 +58,16 @@ impl Pool {
             open: Cell::new(0),
             idle: RefCell::default(),
             freed: Notify::new(),
+            watch: Watch::default(),
         })
+    }
+
+    /// How long the parts of an exchange may take here.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            response: self.upstream.response_timeout,
+            body_idle: self.upstream.body_idle_timeout,
+        }
     }
 
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
@@ -90,10 +103,14 @@ impl Pool {
         }
     }
 
-    /// Closes connections that have been idle for too long.
+    /// Wakes exchanges whose time is up, and closes connections that have been idle for too long. To be
+    /// called some ten times a second.
     pub(super) fn sweep(&self) {
         let now = clock::now();
-        let old = |link: &Link| now.since(link.idle_since) >= self.upstream.idle_timeout;
+        self.watch.wake_overdue(now);
+        let old = |link: &Link| {
+            link.sender.is_closed() || now.since(link.idle_since) >= self.upstream.idle_timeout
+        };
         let gone: Vec<Link> = self
             .idle
             .borrow_mut()
@@ -105,8 +122,9 @@ impl Pool {
     fn take_idle(&self) -> Option<Link> {
         loop {
             let mut link = self.idle.borrow_mut().pop()?;
-            let fresh_enough = clock::now().since(link.idle_since) < self.upstream.idle_timeout;
-            if fresh_enough && link.sender.is_ready() && !link.wire.is_stale() {
+            let idle = clock::now().since(link.idle_since);
+            let fresh = idle < self.upstream.idle_timeout && link.sender.is_ready();
+            if fresh && (idle < SURE || !link.wire.is_stale()) {
                 link.reused = true;
                 return Some(link);
             }
@@ -131,10 +149,14 @@ impl Pool {
             .await
             .map_err(|_| Failure::ConnectTimeout)?;
         room.keep();
+        let driver = tokio::task::spawn_local(async move {
+            // What went wrong is told by whoever has a request on it.
+            let _ = connection.await;
+        });
         Ok(Link {
             sender,
             wire,
-            connection: Some(Box::pin(connection)),
+            driver: driver.abort_handle(),
             idle_since: clock::now(),
             reused: false,
             reusable: true,
@@ -175,32 +197,31 @@ impl Drop for Room<'_> {
 }
 
 impl Link {
-    /// Lets the connection do what it can; `Ready` once it has ended.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.connection {
-            Some(connection) => connection.as_mut().poll(cx).map(|_| ()),
-            None => Poll::Ready(()),
-        }
-    }
-
-    /// Ends the connection; what it has not sent comes back to its sender.
-    pub(super) fn hang_up(&mut self) {
-        self.connection = None;
-    }
-
     /// `response_timeout` and `body_idle_timeout` of its upstream.
     pub(super) const fn timeouts(&self) -> (Duration, Duration) {
         self.timeouts
     }
 
-    /// Gives the connection back after a whole exchange; closed where it cannot serve another.
-    pub(super) fn give_back(mut self, cx: &mut Context<'_>) {
-        let ended = self.drive(cx).is_ready();
-        let ready = !ended && self.sender.is_ready() && self.reusable;
-        if ready || ended {
-            self.wire.be_polite(true);
+    /// Gives the connection back after an exchange; closed where it cannot serve another. `whole`: the
+    /// request was sent to its end.
+    pub(super) fn give_back(mut self, whole: bool) {
+        self.wire.be_polite(whole);
+        if !whole || !self.reusable || self.sender.is_closed() {
+            return;
         }
-        if ready && let Some(pool) = self.pool.upgrade() {
+        if self.sender.is_ready() {
+            return self.rest();
+        }
+        // The response has ended, and its last part came before the connection's task saw that.
+        tokio::task::spawn_local(async move {
+            if self.sender.ready().await.is_ok() {
+                self.rest();
+            }
+        });
+    }
+
+    fn rest(mut self) {
+        if let Some(pool) = self.pool.upgrade() {
             self.idle_since = clock::now();
             pool.idle.borrow_mut().push(self);
             pool.freed.notify_one();
@@ -211,6 +232,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.wire.close();
+        self.driver.abort();
         if let Some(pool) = self.pool.upgrade() {
             pool.release();
         }

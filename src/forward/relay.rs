@@ -1,6 +1,6 @@
 //! Moves a response from its connection to its client while the write's pass is not ended.
 
-use super::download::{Part, give_back};
+use super::download::Part;
 use super::exchange::Timer;
 use super::pool::Link;
 use super::upload::Progress;
@@ -72,8 +72,8 @@ impl Relay {
     }
 
     /// Gives the connection back after [`Step::End`].
-    pub(super) async fn give_back(self) {
-        give_back(self.link).await;
+    pub(super) fn give_back(self) {
+        self.link.give_back(self.progress.is_whole());
     }
 
     /// Moves what is left, without a pass, for as long as the client is there.
@@ -81,7 +81,7 @@ impl Relay {
         while self.parts.is_some() {
             match self.step(None).await {
                 Step::More | Step::Cut => {}
-                Step::End => return self.give_back().await,
+                Step::End => return self.give_back(),
                 Step::Broken => return,
             }
         }
@@ -143,8 +143,6 @@ impl Relay {
             if is_cut(pass, cx) {
                 return Poll::Ready(Err(Step::Cut));
             }
-            // The request may still be on its way.
-            let _ = self.link.drive(cx);
             if let Poll::Ready(sent) = handing.as_mut().poll(cx) {
                 return Poll::Ready(Ok(sent.is_ok()));
             }
@@ -165,7 +163,6 @@ impl Relay {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Step>> {
-        let _ = self.link.drive(cx);
         Pin::new(&mut self.body)
             .poll_frame(cx)
             .map(|frame| match frame {

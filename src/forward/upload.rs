@@ -8,10 +8,11 @@ use bytes::Bytes;
 use http::{HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// The body of a request, as the HTTP library takes it.
 pub(super) struct Upload {
@@ -30,14 +31,57 @@ pub(super) struct Progress {
     broken: Cell<bool>,
     waits_for_client: Cell<bool>,
     stopped: Cell<bool>,
+    /// Set once a deadline has passed; stays.
+    overdue: Cell<bool>,
+    limits: Limits,
+    /// Who waits for the response.
+    owner: RefCell<Option<Waker>>,
+    /// Where `watch` has it.
+    pub(super) place: Cell<usize>,
+}
+
+/// How long the parts of an exchange may take.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// From the last byte of the request to the head of the response.
+    pub(super) response: Duration,
+    /// The longest pause within the request's body.
+    pub(super) body_idle: Duration,
 }
 
 impl Progress {
-    /// When the last byte was handed to the HTTP library; `None` until then.
-    pub(super) fn whole_at(&self) -> Option<Time> {
-        self.whole_at.get()
+    /// Remembers whom to wake when the body breaks off or a deadline passes.
+    pub(super) fn owned_by(&self, waker: &Waker) {
+        let mut owner = self.owner.borrow_mut();
+        if !owner.as_ref().is_some_and(|owner| owner.will_wake(waker)) {
+            *owner = Some(waker.clone());
+        }
     }
 
+    /// Wakes the owner if the exchange is overdue.
+    pub(super) fn check(&self, now: Time) {
+        let deadline = match self.whole_at.get() {
+            Some(whole) => whole.after(self.limits.response),
+            None => self.last.get().after(self.limits.body_idle),
+        };
+        if now >= deadline {
+            self.overdue.set(true);
+            self.wake();
+        }
+    }
+
+    /// Whether a deadline has passed.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.overdue.get()
+    }
+
+    fn wake(&self) {
+        if let Some(owner) = self.owner.take() {
+            owner.wake();
+        }
+    }
+
+    /// Whether the last byte was handed to the HTTP library.
     pub(super) fn is_whole(&self) -> bool {
         self.whole_at.get().is_some()
     }
@@ -62,6 +106,11 @@ impl Progress {
         self.stopped.set(true);
     }
 
+    /// Hands over again, after [`Progress::stop`] on a connection that took nothing.
+    pub(super) fn resume(&self) {
+        self.stopped.set(false);
+    }
+
     fn finish(&self) {
         if self.whole_at.get().is_none() {
             self.whole_at.set(Some(clock::now()));
@@ -70,7 +119,11 @@ impl Progress {
 }
 
 impl Upload {
-    pub(super) fn new(body: Incoming, token_headers: Rc<[HeaderName]>) -> (Self, Rc<Progress>) {
+    pub(super) fn new(
+        body: Incoming,
+        token_headers: Rc<[HeaderName]>,
+        limits: Limits,
+    ) -> (Self, Rc<Progress>) {
         let now = clock::now();
         let progress = Rc::new(Progress {
             whole_at: Cell::new(body.is_end_stream().then_some(now)),
@@ -78,6 +131,10 @@ impl Upload {
             broken: Cell::new(false),
             waits_for_client: Cell::new(false),
             stopped: Cell::new(false),
+            overdue: Cell::new(false),
+            limits,
+            owner: RefCell::new(None),
+            place: Cell::new(0),
         });
         let left = body.size_hint().exact();
         (
@@ -113,6 +170,7 @@ impl Body for Upload {
             }
             Poll::Ready(Some(Err(_))) => {
                 self.progress.broken.set(true);
+                self.progress.wake();
                 return Poll::Pending;
             }
             Poll::Ready(Some(Ok(frame))) => frame,

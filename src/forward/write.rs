@@ -48,7 +48,7 @@ pub(super) async fn run(
     let (head, body) = response.into_parts();
     if progress.is_whole() && settled_at == SettledAt::ResponseHead {
         pass.finish(answered(says_something));
-        let body = Download::direct(body, link).await;
+        let body = Download::direct(body, link, true);
         return reply.fill(Ok(Response::from_parts(head, body)));
     }
     let (parts, receiver) = mpsc::channel(1);
@@ -120,7 +120,7 @@ async fn alongside(
                 }
             }
             Step::End if progress.is_whole() => {
-                relay.give_back().await;
+                relay.give_back();
                 return pass.finish(answered(says_something));
             }
             Step::More | Step::Cut | Step::End | Step::Broken => {
@@ -142,7 +142,7 @@ async fn to_the_end(pass: Pass, mut relay: Relay, says_something: bool, patience
             Step::More => {}
             Step::Cut => relay.detach(clock::now().after(patience)),
             Step::End => {
-                relay.give_back().await;
+                relay.give_back();
                 return pass.finish(answered(says_something));
             }
             Step::Broken => {
