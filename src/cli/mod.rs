@@ -10,6 +10,7 @@ mod serve;
 
 use crate::config::{self, Loaded};
 use clap::{Parser, Subcommand, ValueEnum};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -87,11 +88,11 @@ impl Cli {
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Failed(error)) => {
-                eprintln!("fencegate: {error:#}");
+                say(&format!("fencegate: {error:#}"));
                 ExitCode::from(1)
             }
             Err(Failure::Config(text)) => {
-                eprintln!("{text}");
+                say(&text);
                 ExitCode::from(2)
             }
         }
@@ -116,11 +117,18 @@ fn in_file(path: &Path, note: &config::Note) -> String {
     format!("{}:{note}", path.display())
 }
 
+/// A line to standard error. Where nobody reads it any more, the exit code says it alone.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 fn log_to_stderr(format: LogFormat) {
     let filter =
         EnvFilter::try_from_env("FENCEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // A log that cannot be written must not stop the gateway: to report it would panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // Fails only where a log is set up already, as in tests.
     let _ = match format {

@@ -11,10 +11,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use std::cell::Cell;
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -97,9 +98,24 @@ async fn connection<H, F, B>(
         .max_header_size(limits.max_header_bytes)
         .half_close(false);
     let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = stop.wait_for(|stop| *stop) => {
+    let stopping = stop.clone();
+    let mut asked = pin!(stop.wait_for(|stop| *stop));
+    let mut listens = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(ended));
+        }
+        // Once it listens it is woken; there is no need to ask at each poll.
+        if listens && !*stopping.borrow() {
+            return Poll::Pending;
+        }
+        listens = true;
+        asked.as_mut().poll(cx).map(|_| None)
+    })
+    .await;
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -107,7 +123,7 @@ async fn connection<H, F, B>(
     if let Err(error) = ended {
         tracing::debug!(%error, "client connection ended early");
     }
-    if !*stop.borrow() && !client.socket.has_left() {
+    if !*stopping.borrow() && !client.socket.has_left() {
         Box::pin(client.socket.linger(LINGER)).await;
     }
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub mod client;
+pub mod upstream;
 
 pub use client::{Client, Response};
 
@@ -142,7 +143,7 @@ impl Gateway {
             String::from_utf8_lossy(&init.stdout),
             String::from_utf8_lossy(&init.stderr)
         );
-        let child = serve(folder.path());
+        let child = serve(folder.path(), log(folder.path()));
         let mut gateway = Self {
             port,
             admin_port,
@@ -192,8 +193,7 @@ impl Gateway {
     /// Asks it to stop, and waits for its end.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
         let mut ended = None;
         wait_until("the gateway's end", || {
             ended = self.child.try_wait().unwrap();
@@ -208,11 +208,29 @@ impl Gateway {
         self.child.wait().unwrap();
     }
 
+    /// As [`Gateway::start_again`], with a log that nobody reads: writing to it fails.
+    #[track_caller]
+    pub fn start_again_without_log(&mut self) {
+        let (_, log) = std::io::pipe().unwrap();
+        self.child = serve(self.folder.path(), log.into());
+        self.wait_ready();
+    }
+
     /// Starts it again on the same config and store, after [`Gateway::stop`] or [`Gateway::kill`].
     #[track_caller]
     pub fn start_again(&mut self) {
-        self.child = serve(self.folder.path());
+        self.begin_again();
         self.wait_ready();
+    }
+
+    /// As [`Gateway::start_again`], without waiting until it is ready.
+    pub fn begin_again(&mut self) {
+        self.child = serve(self.folder.path(), log(self.folder.path()));
+    }
+
+    /// The process.
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
     }
 
     #[track_caller]
@@ -280,6 +298,14 @@ fn log_file(folder: &Path) -> PathBuf {
     folder.join("gateway.log")
 }
 
+fn log(folder: &Path) -> Stdio {
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(log_file(folder));
+    file.unwrap().into()
+}
+
 fn command(folder: &Path, name: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fencegate"));
     command.arg(name).arg("--config").arg(config_file(folder));
@@ -287,15 +313,18 @@ fn command(folder: &Path, name: &str) -> Command {
     command
 }
 
-fn serve(folder: &Path) -> Child {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(log_file(folder))
-        .unwrap();
-    let mut command = command(folder, "serve");
+/// It inherits SIGXFSZ ignored, so that a write over a file size limit fails as one on a full disk
+/// does.
+fn serve(folder: &Path, log: Stdio) -> Child {
+    let plain = command(folder, "serve");
+    let mut command = Command::new("sh");
     command
-        .stdout(log.try_clone().unwrap())
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .stderr(log)
         .spawn()
         .unwrap()
