@@ -76,6 +76,13 @@ pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
 
 /// Turns an upstream's headers into those that go to the client.
 pub fn inbound(headers: &mut HeaderMap) {
+    let mut connection = headers.get_all(CONNECTION).iter();
+    let plain = connection
+        .next()
+        .is_some_and(|value| is_plain(value.as_bytes()));
+    if plain && connection.next().is_none() {
+        headers.remove(CONNECTION); // all that most upstreams say for this hop
+    }
     if headers.keys().any(stays_here) {
         if headers.contains_key(TRANSFER_ENCODING) {
             headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
@@ -83,6 +90,11 @@ pub fn inbound(headers: &mut HeaderMap) {
         strip(headers, stays_here);
     }
     headers.append(VIA, VIA_US);
+}
+
+/// Whether an option of `Connection` names no header.
+fn is_plain(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close")
 }
 
 /// Whether a header goes no further than to this proxy, or changes what does. One look at each name:
@@ -110,12 +122,8 @@ fn strip(headers: &mut HeaderMap, drop: impl Fn(&HeaderName) -> bool) {
     for value in headers.get_all(CONNECTION) {
         for option in value.as_bytes().split(|&b| b == b',') {
             let option = option.trim_ascii();
-            let plain = ["keep-alive", "close"];
-            if plain
-                .iter()
-                .any(|p| option.eq_ignore_ascii_case(p.as_bytes()))
-            {
-                continue; // most say no more than this
+            if is_plain(option) {
+                continue;
             }
             // What a message cannot do without is not its sender's to take away.
             if let Ok(name) = HeaderName::from_bytes(option)
@@ -167,6 +175,44 @@ mod tests {
         assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "http");
+    }
+
+    #[test]
+    fn a_second_connection_header_counts_too() {
+        let mut headers = map(&[
+            ("connection", "keep-alive"),
+            ("connection", "x-secret"),
+            ("x-secret", "1"),
+        ]);
+        inbound(&mut headers);
+        assert_eq!(
+            headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["via"]
+        );
+    }
+
+    #[test]
+    fn a_length_beside_a_coding_says_nothing() {
+        let mut headers = map(&[("content-length", "3"), ("transfer-encoding", "chunked")]);
+        inbound(&mut headers);
+        assert!(!headers.contains_key("content-length"));
+    }
+
+    #[test]
+    fn what_was_matched_cannot_be_named_away() {
+        let mut headers = map(&[
+            ("connection", "host, content-length"),
+            ("host", "a"),
+            ("content-length", "3"),
+        ]);
+        outbound(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()));
+        assert_eq!(
+            (
+                headers["host"].as_bytes(),
+                headers["content-length"].as_bytes()
+            ),
+            (&b"a"[..], &b"3"[..])
+        );
     }
 
     #[test]

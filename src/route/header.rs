@@ -29,6 +29,11 @@ pub fn only<'a>(
 ) -> Result<Option<&'a HeaderValue>, Ambiguous> {
     let mut found = None;
     for (name, value) in headers {
+        // Both a name and its twin are as long as it: most headers are done with here.
+        let length = name.as_str().len();
+        if names.iter().all(|n| n.as_str().len() != length) {
+            continue;
+        }
         if names.contains(name) {
             if found.replace(value).is_some() {
                 return Err(Ambiguous::Twice);
