@@ -19,8 +19,8 @@ COPY Cargo.toml Cargo.lock ./
 COPY src src
 RUN --mount=type=cache,target=/build/target \
     --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --release --locked --bin fencegate \
- && strip --strip-debug -o /fencegate target/release/fencegate
+    cargo build --profile dist --locked --bin fencegate \
+ && strip --strip-debug -o /fencegate target/dist/fencegate
 
 FROM debian:bookworm-slim
 RUN apt-get update \

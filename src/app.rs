@@ -61,6 +61,10 @@ impl Observer for Watcher {
     }
 
     fn failed(&self, op: &'static str) {
+        tracing::warn!(
+            op,
+            "the fence store failed; /readyz says why for as long as it is down"
+        );
         self.0.store_error(op);
     }
 }

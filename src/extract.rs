@@ -8,12 +8,6 @@ use crate::route::DESTINATION_TOKEN;
 use crate::route::header::{self, Ambiguous};
 use http::{HeaderMap, HeaderName};
 
-/// Names the client in records.
-const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
-
-/// The longest label that is recorded.
-const MAX_HOLDER: usize = 128;
-
 /// Why a request shows no single token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -50,19 +44,6 @@ pub fn claim(
 /// As [`claim`].
 pub fn destination_claim(route: &Route, headers: &HeaderMap) -> Result<Option<Token>, Malformed> {
     in_header(route, headers, &[DESTINATION_TOKEN])
-}
-
-/// The label by which the client calls itself; `None` where it is not 1 to 128 printable ASCII
-/// characters, once.
-#[must_use]
-pub fn holder(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(HOLDER).iter();
-    let (first, None) = (values.next()?, values.next()) else {
-        return None;
-    };
-    let label = first.to_str().ok()?.trim();
-    let printable = label.bytes().all(|b| matches!(b, b' '..=b'~'));
-    (printable && (1..=MAX_HOLDER).contains(&label.len())).then_some(label)
 }
 
 fn in_header(
@@ -199,28 +180,5 @@ mod tests {
         assert!(
             destination_claim(&route, &headers(&[("Fencing_Token_Destination", "7")])).is_err()
         );
-    }
-
-    #[test]
-    fn a_holder_is_a_short_printable_label() {
-        assert_eq!(
-            holder(&headers(&[("Fencing-Holder", " worker 3 ")])),
-            Some("worker 3")
-        );
-        assert_eq!(holder(&headers(&[])), None);
-        assert_eq!(holder(&headers(&[("Fencing-Holder", "")])), None);
-        assert_eq!(
-            holder(&headers(&[
-                ("Fencing-Holder", "a"),
-                ("Fencing-Holder", "b")
-            ])),
-            None
-        );
-        assert_eq!(holder(&headers(&[("Fencing-Holder", "é")])), None);
-        assert_eq!(
-            holder(&headers(&[("Fencing-Holder", &"a".repeat(129))])),
-            None
-        );
-        assert!(holder(&headers(&[("Fencing-Holder", &"a".repeat(128))])).is_some());
     }
 }

@@ -66,7 +66,7 @@ impl Stop {
     }
 
     /// Listens for SIGTERM and SIGINT, on a thread of its own: the first asks for a soft stop, the
-    /// second for a hard one.
+    /// second for a hard one. SIGHUP is heard and changes nothing.
     ///
     /// # Errors
     /// Where the system refuses the handlers or the thread.

@@ -222,7 +222,7 @@ impl Why {
                 "malformed",
                 BAD,
                 "The request can be read in more than one way, or in none",
-                &format!("{why}. Nothing was forwarded."),
+                &sentence(why),
                 None,
             ),
             Self::Method => answer(
@@ -260,7 +260,7 @@ impl Why {
                 "unverified",
                 DENIED,
                 "The route does not allow this request",
-                &format!("{why}. Nothing was forwarded."),
+                &sentence(why),
                 None,
             ),
             Self::Unrouted => answer(
@@ -344,6 +344,17 @@ impl Why {
             ),
         }
     }
+}
+
+/// A reason as the beginning of a text.
+fn sentence(why: &str) -> String {
+    let mut letters = why.chars();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    format!("{first}{}. Nothing was forwarded.", letters.as_str())
 }
 
 const fn effect(sent: bool) -> &'static str {

@@ -7,18 +7,18 @@ use std::path::Path;
 pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
     let loaded = load(config)?;
     if let Some(request) = request {
-        println!(
+        out!(
             "{}",
             explain(&loaded.settings, request).map_err(Failure::Config)?
         );
         return Ok(());
     }
     for warning in &loaded.warnings {
-        println!("warning: {}", in_file(config, warning));
+        out!("warning: {}", in_file(config, warning));
     }
     for route in &loaded.settings.routes {
-        println!("route {}: {}", route.name, route.strength().word());
+        out!("route {}: {}", route.name, route.strength().word());
     }
-    println!("{}: no faults", config.display());
+    out!("{}: no faults", config.display());
     Ok(())
 }

@@ -91,7 +91,7 @@ fn print(fence: &Fence) {
     } else {
         "not known to be drained"
     };
-    println!("{namespace}:{key}\t{epoch}{token}\t{state}");
+    out!("{namespace}:{key}\t{epoch}{token}\t{state}");
 }
 
 /// Where fences are read from.

@@ -7,8 +7,8 @@ use std::path::Path;
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let path = load(config)?.settings.store.path;
     match RocksStore::init(&path)? {
-        Init::Created => println!("made a store in {}", path.display()),
-        Init::Existed => println!("{} is a store already: nothing was changed", path.display()),
+        Init::Created => out!("made a store in {}", path.display()),
+        Init::Existed => out!("{} is a store already: nothing was changed", path.display()),
     }
     Ok(())
 }

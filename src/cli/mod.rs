@@ -2,6 +2,14 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 usage or configuration.
 
+/// Writes a line to standard output. A reader that has left (`| head`) is no fault.
+macro_rules! out {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod check;
 mod demo;
 mod fences;
@@ -10,7 +18,7 @@ mod serve;
 
 use crate::config::{self, Loaded};
 use clap::{Parser, Subcommand, ValueEnum};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -127,6 +135,7 @@ fn log_to_stderr(format: LogFormat) {
         EnvFilter::try_from_env("FENCEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         // A log that cannot be written must not stop the gateway: to report it would panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);

@@ -49,7 +49,7 @@ pub struct Metrics {
     pub drain_seconds: Histogram,
     /// One commit of the store, the sync included.
     pub commit_seconds: Histogram,
-    /// Fences that one commit made durable.
+    /// Raises that one commit made durable.
     pub commit_batch_size: Histogram,
     /// From a forwarded request to the final response head, by upstream, in the configuration's order.
     pub upstream_seconds: Vec<Histogram>,
@@ -193,7 +193,7 @@ fn describe() {
         Unit::Seconds,
         "one commit of the store with its sync"
     );
-    describe_histogram!(COMMIT_BATCH_SIZE, "fences in one commit");
+    describe_histogram!(COMMIT_BATCH_SIZE, "raises in one commit");
     describe_gauge!(INFLIGHT, "writes forwarded and not ended");
     describe_gauge!(UNSETTLED, "writes of unknown outcome inside their settle");
     describe_gauge!(WAITING, "writes that wait for a commit or a drain");

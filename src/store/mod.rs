@@ -17,8 +17,8 @@
 //!
 //! What remains: after a loss of *power* (not after a kill), batches since the ledger's last sync, at
 //! most about 0.2 s under load and 0.01 s at rest, cannot be told from a torn write if their end of the
-//! live log is damaged. And a whole folder that was put back to an earlier day agrees with itself:
-//! that is what `restore` and its quarantine are for.
+//! live log is damaged. And a whole folder that was put back to an earlier day agrees with itself
+//! and is not noticed.
 
 mod batch;
 mod committer;
