@@ -47,8 +47,8 @@ dist: build ## Build the program as it is shipped and measured
 demo: build ## Show a zombie being refused, on this machine alone
 	@$(BIN) demo
 
-run: build ## Serve with CONFIG (config/fencegate.toml), making the store the first time
-	@$(BIN) init --config $(CONFIG)
+run: build ## Serve with CONFIG; makes the store of the sample, config/fencegate.toml, and of no other
+	@if [ "$(CONFIG)" = config/fencegate.toml ]; then $(BIN) init --config $(CONFIG); fi
 	@exec $(BIN) serve --config $(CONFIG)
 
 test: ## Format, lints, docs, tests, licences, acceptance suite

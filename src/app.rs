@@ -63,7 +63,7 @@ impl Observer for Watcher {
     fn failed(&self, op: &'static str) {
         tracing::warn!(
             op,
-            "the fence store failed; /readyz says why for as long as it is down"
+            "the fence store failed; while it is down, /readyz says why"
         );
         self.0.store_error(op);
     }
@@ -170,11 +170,15 @@ impl Gateway {
         }
         let unsettled = self.shared.gates.unsettled();
         let clean = unsettled == 0 && !self.shared.gates.tenure().has_predecessor();
-        if !clean {
+        if clean {
+            tracing::info!("stopped clean");
+        } else if unsettled > 0 {
             tracing::warn!(
                 unsettled,
                 "stopped inside a settle: the next start waits for it"
             );
+        } else {
+            tracing::warn!("stopped inside an unclean start's wait: the next start waits again");
         }
         self.store.close(clean).map_err(Error::Close)
     }

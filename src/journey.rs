@@ -224,14 +224,15 @@ impl Worker {
         key: &Key,
         token: Option<Token>,
     ) -> Result<Option<Reach>, Why> {
-        const BELOW: &str = "The request reaches below its own resource, where other resources are \
-                             fenced; set collections = \"allow\" on the route if that is right";
+        const BELOW: &str = "the request reaches below its own resource, where others are fenced";
+        const FOLDER: &str =
+            "the request changes a whole folder, whose resources have fences of their own";
         if token.is_none() && route.missing == Missing::Reject {
             return Err(Why::Missing);
         }
         match key.tree {
             Tree::No => Ok(None),
-            Tree::Refuse => Err(Why::Forbidden(BELOW.into())),
+            Tree::Refuse => Err(Why::Forbidden(FOLDER.into())),
             Tree::Ask => {
                 let prefix = [&key.bytes[..], b"/"].concat();
                 // Rare and large: kept out of the caller's future.

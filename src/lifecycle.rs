@@ -74,11 +74,12 @@ impl Stop {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (mut term, mut int) = {
+        let (mut term, mut int, mut hangup) = {
             let _inside = runtime.enter();
             (
                 signal(SignalKind::terminate())?,
                 signal(SignalKind::interrupt())?,
+                signal(SignalKind::hangup())?,
             )
         };
         let stop = self.clone();
@@ -86,8 +87,15 @@ impl Stop {
             .name("signals".into())
             .spawn(move || {
                 runtime.block_on(async {
+                    tokio::spawn(async move {
+                        while hangup.recv().await.is_some() {
+                            tracing::warn!(
+                                "SIGHUP changes nothing: restart for a new configuration"
+                            );
+                        }
+                    });
                     next(&mut term, &mut int).await;
-                    tracing::info!("stopping: a second signal stops at once");
+                    tracing::info!("stopping softly; send the signal again to stop at once");
                     stop.ask();
                     next(&mut term, &mut int).await;
                     tracing::warn!("stopping at once");

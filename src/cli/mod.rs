@@ -135,7 +135,10 @@ fn log_to_stderr(format: LogFormat) {
         EnvFilter::try_from_env("FENCEGATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(
+            std::io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        )
         // A log that cannot be written must not stop the gateway: to report it would panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);

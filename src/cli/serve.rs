@@ -12,7 +12,11 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     }
     let stop = Stop::default();
     stop.on_signals()?;
+    let path = std::path::absolute(&loaded.settings.store.path)?
+        .display()
+        .to_string();
     let gateway = Gateway::open(loaded.settings)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), store = %path, "fencegate has its store");
     for address in gateway.addresses() {
         tracing::info!(%address, "serving");
     }

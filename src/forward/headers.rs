@@ -52,7 +52,8 @@ pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
     headers.append(VIA, VIA_US);
     headers.append(FORWARDED, peer.forwarded.clone());
     headers.append(X_FORWARDED_FOR, peer.address.clone());
-    headers.insert(X_FORWARDED_PROTO, HTTP);
+    // Whoever ended TLS before us knows better.
+    headers.entry(X_FORWARDED_PROTO).or_insert(HTTP);
 }
 
 fn strip_outbound(headers: &mut HeaderMap) {

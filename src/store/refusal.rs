@@ -6,13 +6,22 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// A path with the folder that a relative one stands below.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path)
+        .unwrap_or_else(|_| path.into())
+        .display()
+        .to_string()
+}
+
 /// Why a store was not opened or not made. Unless it says otherwise, nothing was changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no store.
     #[error(
-        "there is no fence store at {}. Run `fencegate init` to make one; if there was one, mount or restore it first",
-        path.display()
+        "there is no fence store at {}. If there ever was one, start where it is, or mount or restore it: an \
+         empty store forgets every fence. Only if there never was one, make it with `fencegate init`",
+        absolute(path)
     )]
     Missing {
         /// Where.

@@ -77,7 +77,11 @@ fn who_asked_is_appended() {
         seen.all("Forwarded"),
         ["for=203.0.113.9", "for=127.0.0.1;proto=http"]
     );
-    assert_eq!(seen.all("X-Forwarded-Proto"), ["http"]);
+    assert_eq!(
+        seen.all("X-Forwarded-Proto"),
+        ["https"],
+        "whoever ended TLS knows better"
+    );
     assert_eq!(seen.all("Fencing-Token"), ["5"]);
 }
 
