@@ -191,6 +191,13 @@ impl Worker {
                 policy,
             });
         }
+        if reaches
+            .iter()
+            .any(|reach| wants.iter().any(|want| reach.covers(&want.key)))
+        {
+            let why = "one end of the request lies below the other";
+            return Err(claims.refusal(Why::Forbidden(why.into())));
+        }
         let kind = if found.class == Class::Read {
             Kind::Read
         } else {

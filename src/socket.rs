@@ -29,6 +29,8 @@ struct Inner {
     /// It was made to end with FIN; else that must be asked for before the close.
     orderly: bool,
     closed_at: Cell<Option<Time>>,
+    /// Since when the other side takes nothing.
+    stalled_since: Cell<Option<Time>>,
 }
 
 impl Socket {
@@ -57,6 +59,7 @@ impl Socket {
             orderly,
             polite: Cell::new(orderly),
             closed_at: Cell::new(None),
+            stalled_since: Cell::new(None),
         }))
     }
 
@@ -99,6 +102,15 @@ impl Socket {
         !matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 
+    /// For how long the other side has taken nothing of what there is to send.
+    #[must_use]
+    pub fn stalled_for(&self) -> Duration {
+        self.0
+            .stalled_since
+            .get()
+            .map_or(Duration::ZERO, |since| clock::now().since(since))
+    }
+
     /// Whether the other side has closed or reset its end, whatever it sent before. Asks the kernel.
     #[must_use]
     pub fn has_left(&self) -> bool {
@@ -139,8 +151,15 @@ impl Socket {
     }
 
     fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(n)) = &written {
-            self.0.sent.set(self.0.sent.get() + *n as u64);
+        match &written {
+            Poll::Ready(Ok(n)) => {
+                self.0.sent.set(self.0.sent.get() + *n as u64);
+                self.0.stalled_since.set(None);
+            }
+            Poll::Pending if self.0.stalled_since.get().is_none() => {
+                self.0.stalled_since.set(Some(clock::now()));
+            }
+            Poll::Pending | Poll::Ready(Err(_)) => {}
         }
         written
     }

@@ -5,6 +5,7 @@
 //! below while it is under way is turned back. Each side first says that it is there and then looks
 //! for the other, so that of two that meet at least one sees the other.
 
+use crate::fence::ResourceKey;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +47,12 @@ impl Reaches {
 }
 
 impl Reach {
+    /// Whether a key lies below what the request reaches.
+    #[must_use]
+    pub fn covers(&self, key: &ResourceKey) -> bool {
+        key.as_bytes().starts_with(&self.prefix)
+    }
+
     pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
     }

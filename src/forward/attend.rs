@@ -4,7 +4,7 @@
 //! client leaves, or has its response before the write has ended, the write moves to a task of its
 //! own. Either way what owns the pass is driven to its end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -39,6 +39,17 @@ impl Orphans {
     }
 }
 
+/// Whether the client is still there, for the write that it attends.
+#[derive(Clone, Default)]
+pub(super) struct Attendance(Rc<Cell<bool>>);
+
+impl Attendance {
+    /// Whether the client has left, or has its response.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.get()
+    }
+}
+
 /// Where a write leaves its response, for whoever attends it.
 pub(super) struct Slot<T>(Rc<RefCell<Option<T>>>);
 
@@ -53,20 +64,23 @@ impl<T> Slot<T> {
 pub(super) struct Attended<T> {
     work: Option<Work>,
     response: Rc<RefCell<Option<T>>>,
+    attendance: Attendance,
     orphans: Rc<Orphans>,
 }
 
 impl<T: 'static> Attended<T> {
     /// `work` is made with the slot that it is to fill, exactly once.
-    pub(super) fn new<F>(orphans: &Rc<Orphans>, work: impl FnOnce(Slot<T>) -> F) -> Self
+    pub(super) fn new<F>(orphans: &Rc<Orphans>, work: impl FnOnce(Slot<T>, Attendance) -> F) -> Self
     where
         F: Future<Output = ()> + 'static,
     {
         let response = Rc::new(RefCell::new(None));
-        let work = work(Slot(Rc::clone(&response)));
+        let attendance = Attendance::default();
+        let work = work(Slot(Rc::clone(&response)), attendance.clone());
         Self {
             work: Some(Box::pin(work)),
             response,
+            attendance,
             orphans: Rc::clone(orphans),
         }
     }
@@ -95,6 +109,7 @@ impl<T> Future for Attended<T> {
 impl<T> Drop for Attended<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
+            self.attendance.0.set(true);
             self.orphans.take(work);
         }
     }

@@ -31,7 +31,8 @@ struct Direct {
     link: Link,
     whole: bool,
     idle: Duration,
-    timer: Pin<Box<Timer>>,
+    /// Made when a part has to be waited for.
+    timer: Option<Pin<Box<Timer>>>,
 }
 
 /// What the owner of a write hands on of its response.
@@ -54,7 +55,7 @@ impl Download {
             link,
             whole,
             idle,
-            timer: Box::pin(Timer::default()),
+            timer: None,
         })))
     }
 
@@ -113,14 +114,15 @@ impl Direct {
     fn poll(&mut self, cx: &mut Context<'_>) -> (Polled, bool) {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.timer.set(Timer::default());
+                self.timer = None;
                 (Poll::Ready(Some(Ok(frame))), self.body.is_end_stream())
             }
             Poll::Ready(Some(Err(_))) => (Poll::Ready(Some(Err(Failure::Broken))), true),
             Poll::Ready(None) => (Poll::Ready(None), true),
             Poll::Pending => {
                 let deadline = clock::now().after(self.idle);
-                match self.timer.as_mut().poll_first(deadline, cx) {
+                let timer = self.timer.get_or_insert_with(|| Box::pin(Timer::default()));
+                match timer.as_mut().poll_first(deadline, cx) {
                     Poll::Ready(()) => (Poll::Ready(Some(Err(Failure::Silent))), true),
                     Poll::Pending => (Poll::Pending, false),
                 }

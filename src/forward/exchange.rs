@@ -2,6 +2,7 @@
 //!
 //! Says what reached the socket and when it closed; what follows for the gates, its caller decides.
 
+use super::attend::Attendance;
 use super::failure::Failure;
 use super::pool::{Link, Pool};
 use super::upload::{Progress, Upload};
@@ -37,13 +38,17 @@ impl Stopped {
 pub(super) async fn run(
     pool: &Rc<Pool>,
     pass: Option<&Pass>,
+    client: &Attendance,
     mut request: Request<Upload>,
     progress: &Rc<Progress>,
 ) -> Result<(Response<Incoming>, Link), Stopped> {
-    let _watched = pool.watch.enter(progress);
     let mut fresh = false;
     loop {
-        let mut link = obtain(pool, pass, fresh).await.map_err(Stopped::unsent)?;
+        let mut link = obtain(pool, pass, client, fresh)
+            .await
+            .map_err(Stopped::unsent)?;
+        progress.begin();
+        let watched = pool.watch.enter(progress);
         let before = link.wire.sent();
         link.wire.be_polite(false);
         let (why, unused) = match converse(&mut link, pass, request, progress).await {
@@ -56,6 +61,7 @@ pub(super) async fn run(
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
             Err(end) => end,
         };
+        drop(watched);
         progress.stop();
         let closed = link.wire.close();
         if link.wire.sent() > before {
@@ -69,7 +75,6 @@ pub(super) async fn run(
                 if pass.is_some_and(|pass| !pass.is_current()) {
                     return Err(Stopped::unsent(Failure::Superseded));
                 }
-                progress.resume();
                 request = *unused;
                 fresh = true;
             }
@@ -80,11 +85,18 @@ pub(super) async fn run(
 
 /// A connection for the request. One that had to be waited for is used only if the gates still stand
 /// as they did: a write does not start after the seal (I3).
-async fn obtain(pool: &Rc<Pool>, pass: Option<&Pass>, fresh: bool) -> Result<Link, Failure> {
+async fn obtain(
+    pool: &Rc<Pool>,
+    pass: Option<&Pass>,
+    client: &Attendance,
+    fresh: bool,
+) -> Result<Link, Failure> {
     let mut link = pin!(pool.link(fresh));
     let mut waited = false;
     let link = poll_fn(|cx| match pass {
         Some(pass) if pass.poll_cut(cx).is_ready() => Poll::Ready(Err(Failure::Superseded)),
+        // The client has left while its request waits: it is not forwarded.
+        _ if client.has_ended() => Poll::Ready(Err(Failure::BodyBroken)),
         _ => {
             let polled = link.as_mut().poll(cx);
             waited |= polled.is_pending();

@@ -19,7 +19,7 @@ pub use failure::{Failed, Failure};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
-use attend::{Attended, Orphans};
+use attend::{Attendance, Attended, Orphans};
 use http::header::TRANSFER_ENCODING;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
@@ -75,7 +75,7 @@ impl Upstreams {
     ) -> Result<Response<Download>, Failed> {
         let pool = self.pool(upstream);
         let (request, progress) = stream(request, token_headers, pool);
-        match exchange::run(pool, None, request, &progress).await {
+        match exchange::run(pool, None, &Attendance::default(), request, &progress).await {
             Ok((response, link)) => {
                 let (head, body) = response.into_parts();
                 Ok(Response::from_parts(
@@ -105,8 +105,8 @@ impl Upstreams {
     ) -> Result<Response<Download>, Failed> {
         let pool = Rc::clone(self.pool(upstream));
         let (request, progress) = stream(request, token_headers, &pool);
-        let write = Attended::new(&self.orphans, |slot| {
-            write::run(pool, pass, request, progress, settled_at, slot)
+        let write = Attended::new(&self.orphans, |slot, client| {
+            write::run(pool, pass, client, request, progress, settled_at, slot)
         });
         write.await.unwrap_or(Err(Failed {
             why: Failure::Broken,

@@ -26,12 +26,16 @@ pub(super) struct Pool {
     /// The last one in is the first one out, so that those which are not needed grow old.
     idle: RefCell<Vec<Link>>,
     freed: Notify,
+    /// Requests that wait for a connection.
+    waiting: Cell<usize>,
+    /// It was seen to close a connection that it had just answered on.
+    closes_early: Cell<bool>,
     /// The exchanges under way.
     pub(super) watch: Watch,
 }
 
 /// How long a connection may be idle before it is looked at again: its close may have come since its
-/// task last ran.
+/// task last ran. An upstream that was seen to close in between gets no such credit.
 const SURE: Duration = Duration::from_millis(20);
 
 /// An open connection to an upstream, and the right to use it.
@@ -58,6 +62,8 @@ impl Pool {
             open: Cell::new(0),
             idle: RefCell::default(),
             freed: Notify::new(),
+            waiting: Cell::new(0),
+            closes_early: Cell::new(false),
             watch: Watch::default(),
         })
     }
@@ -73,7 +79,10 @@ impl Pool {
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
     /// that is free. Cancel-safe.
     pub(super) async fn link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
-        if !fresh && let Some(link) = self.take_idle() {
+        if !fresh
+            && self.waiting.get() == 0
+            && let Some(link) = self.take_idle()
+        {
             return Ok(link);
         }
         Box::pin(self.new_link(fresh)).await // rare and large: kept out of the caller's future
@@ -81,23 +90,29 @@ impl Pool {
 
     async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
         let deadline = clock::now().after(self.upstream.connect_timeout);
+        // Who has waited goes first.
+        let mut turn = self.waiting.get() == 0;
         loop {
-            if !fresh && let Some(link) = self.take_idle() {
+            if turn
+                && !fresh
+                && let Some(link) = self.take_idle()
+            {
                 return Ok(link);
             }
             if self.open.get() >= self.most {
                 // The oldest idle connection makes room for a new one.
                 let oldest = {
                     let mut idle = self.idle.borrow_mut();
-                    (!idle.is_empty()).then(|| idle.remove(0))
+                    (turn && !idle.is_empty()).then(|| idle.remove(0))
                 };
                 drop(oldest);
             }
             if self.open.get() < self.most {
                 return self.connect().await;
             }
+            let _waits = Waits::begin(&self.waiting);
             tokio::select! {
-                () = self.freed.notified() => {}
+                () = self.freed.notified() => turn = true,
                 () = clock::sleep_until(deadline) => return Err(Failure::NoConnectionFree),
             }
         }
@@ -123,11 +138,15 @@ impl Pool {
         loop {
             let mut link = self.idle.borrow_mut().pop()?;
             let idle = clock::now().since(link.idle_since);
-            let fresh = idle < self.upstream.idle_timeout && link.sender.is_ready();
-            if fresh && (idle < SURE || !link.wire.is_stale()) {
+            if idle >= self.upstream.idle_timeout {
+                continue;
+            }
+            let looks = idle >= SURE || self.closes_early.get();
+            if link.sender.is_ready() && !(looks && link.wire.is_stale()) {
                 link.reused = true;
                 return Some(link);
             }
+            self.closes_early.set(true);
         }
     }
 
@@ -171,6 +190,22 @@ impl Pool {
     fn release(&self) {
         self.open.set(self.open.get().saturating_sub(1));
         self.freed.notify_one();
+    }
+}
+
+/// A place among those who wait for a connection.
+struct Waits<'a>(&'a Cell<usize>);
+
+impl<'a> Waits<'a> {
+    fn begin(waiting: &'a Cell<usize>) -> Self {
+        waiting.set(waiting.get() + 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
     }
 }
 

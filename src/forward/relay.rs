@@ -120,6 +120,12 @@ impl Relay {
             if let Poll::Ready(frame) = self.poll_frame(cx) {
                 return Poll::Ready(frame);
             }
+            if !self.progress.is_whole() {
+                self.progress.owned_by(cx.waker());
+                if self.progress.is_broken() {
+                    return Poll::Ready(Err(Step::Broken)); // the client left in the middle of its body
+                }
+            }
             let deadline = self.deadline(began);
             timer
                 .as_mut()

@@ -106,9 +106,13 @@ impl Progress {
         self.stopped.set(true);
     }
 
-    /// Hands over again, after [`Progress::stop`] on a connection that took nothing.
-    pub(super) fn resume(&self) {
+    /// A connection is there, which has taken nothing yet: from now on the deadlines run.
+    pub(super) fn begin(&self) {
+        let now = clock::now();
+        self.last.set(now);
+        self.whole_at.set(self.whole_at.get().map(|_| now));
         self.stopped.set(false);
+        self.overdue.set(false);
     }
 
     fn finish(&self) {

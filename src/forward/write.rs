@@ -1,6 +1,6 @@
 //! A write from pass to outcome. Whatever drives this owns the pass.
 
-use super::attend::Slot;
+use super::attend::{Attendance, Slot};
 use super::download::Download;
 use super::exchange;
 use super::failure::Failed;
@@ -22,27 +22,29 @@ type Reply = Slot<Result<Response<Download>, Failed>>;
 pub(super) async fn run(
     pool: Rc<Pool>,
     pass: Pass,
+    client: Attendance,
     request: Request<Upload>,
     progress: Rc<Progress>,
     settled_at: SettledAt,
     reply: Reply,
 ) {
-    let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
-        Ok(answer) => answer,
-        Err(stopped) => {
-            pass.finish(match stopped.closed {
-                Some(since) => Outcome::Unknown {
-                    whole: progress.is_whole(),
-                    since,
-                },
-                None => Outcome::Unsent,
-            });
-            return reply.fill(Err(Failed {
-                why: stopped.why,
-                sent: stopped.closed.is_some(),
-            }));
-        }
-    };
+    let (response, link) =
+        match exchange::run(&pool, Some(&pass), &client, request, &progress).await {
+            Ok(answer) => answer,
+            Err(stopped) => {
+                pass.finish(match stopped.closed {
+                    Some(since) => Outcome::Unknown {
+                        whole: progress.is_whole(),
+                        since,
+                    },
+                    None => Outcome::Unsent,
+                });
+                return reply.fill(Err(Failed {
+                    why: stopped.why,
+                    sent: stopped.closed.is_some(),
+                }));
+            }
+        };
     let says_something = !pool.upstream.unsettled_status.contains(&response.status());
     let success = response.status().is_success();
     let (head, body) = response.into_parts();

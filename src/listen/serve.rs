@@ -19,14 +19,18 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// How long a client that was answered before its request was read may go on sending.
 const LINGER: Duration = Duration::from_secs(5);
 
+const SWEEP: Duration = Duration::from_secs(1);
+
 /// What a client connection may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long the head of a request may take to come.
+    /// How long the head of a request may take to come, and how long a client may take nothing of a
+    /// response.
     pub header_timeout: Duration,
     /// How large the head of a request may be.
     pub max_header_bytes: usize,
@@ -47,10 +51,16 @@ pub async fn serve<H, F, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let open = Rc::new(Open::default());
+    let mut clients = Clients::default();
+    let mut tick = tokio::time::interval(SWEEP);
     loop {
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
+            _ = tick.tick() => {
+                clients.sweep(limits.header_timeout);
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         let (stream, address) = match accepted {
@@ -67,15 +77,18 @@ pub async fn serve<H, F, B>(
         });
         let guard = Open::enter(&open);
         let (stop, handle) = (stop.clone(), handle.clone());
-        tokio::task::spawn_local(async move {
+        let known = Rc::clone(&client);
+        let task = tokio::task::spawn_local(async move {
             connection(client, limits, stop, handle).await;
             drop(guard);
         });
+        clients.0.push((known, task.abort_handle()));
     }
     drop(listener);
     open.empty().await;
 }
 
+/// Serves a connection, and lets its client read to the end what it was told.
 async fn connection<H, F, B>(
     client: Rc<Client>,
     limits: Limits,
@@ -88,8 +101,34 @@ async fn connection<H, F, B>(
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    if let Err(error) = exchange(&client, limits, stop.clone(), handle).await {
+        tracing::debug!(%error, "client connection ended early");
+    }
+    if !client.socket.has_left() {
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = Box::pin(client.socket.linger(LINGER)) => {}
+        }
+    }
+    client.socket.close(); // others may still hold it
+}
+
+async fn exchange<H, F, B>(
+    client: &Rc<Client>,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+    handle: H,
+) -> hyper::Result<()>
+where
+    H: Fn(Rc<Client>, Request<Incoming>) -> F,
+    F: Future<Output = Response<B>>,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let service = service_fn(|request| {
-        let response = handle(Rc::clone(&client), request);
+        let response = handle(Rc::clone(client), request);
         async move { Ok::<_, std::convert::Infallible>(response.await) }
     });
     let mut http = Builder::new();
@@ -113,18 +152,28 @@ async fn connection<H, F, B>(
         asked.as_mut().poll(cx).map(|_| None)
     })
     .await;
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "client connection ended early");
+    if let Some(ended) = ended {
+        return ended;
     }
-    if !*stopping.borrow() && !client.socket.has_left() {
-        Box::pin(client.socket.linger(LINGER)).await;
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+/// The connections of this thread, looked at once a second.
+#[derive(Default)]
+struct Clients(Vec<(Rc<Client>, AbortHandle)>);
+
+impl Clients {
+    /// Ends those whose client has taken nothing of its response for that long: each may hold an
+    /// upstream connection.
+    fn sweep(&mut self, patience: Duration) {
+        self.0.retain(|(client, task)| {
+            if client.socket.stalled_for() >= patience {
+                client.socket.close();
+                task.abort();
+            }
+            !task.is_finished()
+        });
     }
 }
 
