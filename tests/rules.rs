@@ -26,6 +26,10 @@ mod modes;
 mod order;
 #[path = "rules/poison.rs"]
 mod poison;
+#[path = "rules/regressions.rs"]
+mod regressions;
+#[path = "rules/regressions_pool.rs"]
+mod regressions_pool;
 #[path = "rules/resources.rs"]
 mod resources;
 #[path = "rules/tokens.rs"]

@@ -55,10 +55,14 @@ impl Exchange<'_> {
             self.hold(true)?;
         }
         match script.end {
-            End::Respond if script.early => return Ok(false),
             End::Respond => {
-                self.answer(&script)?;
-                return Ok(true);
+                if !script.early {
+                    self.answer(&script)?;
+                }
+                if let Some((_, end)) = script.raw {
+                    self.send(end.as_bytes())?;
+                }
+                return Ok(!script.early);
             }
             End::Close => {}
             End::Reset => {
@@ -122,6 +126,10 @@ impl Exchange<'_> {
     }
 
     fn answer(&mut self, script: &Script) -> io::Result<()> {
+        if let Some((raw, _)) = script.raw {
+            self.note(|seen| seen.answered_at = Some(Instant::now()));
+            return self.send(raw.as_bytes());
+        }
         let chunked = !script.trailers.is_empty();
         let mut head = format!("HTTP/1.1 {} Scripted\r\n", script.status);
         for (name, value) in &script.headers {
@@ -172,6 +180,7 @@ fn read_head(shared: &Shared, stream: &mut BufReader<TcpStream>) -> io::Result<O
     let (method, target) = (words.next(), words.next());
     let mut seen = Seen {
         tag: String::new(),
+        from: stream.get_ref().peer_addr()?.port(),
         method: method.unwrap_or_default(),
         target: target.unwrap_or_default(),
         headers: headers(stream)?,

@@ -38,6 +38,8 @@ pub struct Script {
     pub times: usize,
     /// Sent after the body, which is chunked then.
     pub trailers: Vec<(&'static str, &'static str)>,
+    /// In place of all that, the answer as it is: one part, and another once the body was read.
+    pub raw: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,7 @@ impl Default for Script {
             body: b"ok".to_vec(),
             times: 1,
             trailers: Vec::new(),
+            raw: None,
         }
     }
 }
@@ -82,6 +85,13 @@ impl Script {
         }
     }
 
+    pub fn raw(answer: &'static str) -> Self {
+        Self {
+            raw: Some((answer, "")),
+            ..Self::default()
+        }
+    }
+
     pub fn end(end: End) -> Self {
         Self {
             end,
@@ -94,6 +104,8 @@ impl Script {
 #[derive(Clone)]
 pub struct Seen {
     pub tag: String,
+    /// The port at the other end of its connection.
+    pub from: u16,
     pub method: String,
     pub target: String,
     pub headers: Vec<(String, String)>,
