@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 /// Threads of a serving thread's runtime that may block on the disk.
 const BLOCKING_THREADS: usize = 16;
@@ -234,11 +233,11 @@ fn bind(settings: &Settings) -> Result<(Vec<Bound>, Bound), BindError> {
     ))
 }
 
-fn runtime() -> Result<Runtime, Error> {
+fn runtime() -> Result<LocalRuntime, Error> {
     Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(|e| Error::System(e.to_string()))
 }
 
@@ -249,14 +248,13 @@ fn work(
     stop: &Stop,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
-    let local = LocalSet::new();
     let limits = Limits {
         header_timeout: shared.settings.server.header_timeout,
         max_header_bytes: shared.settings.server.max_header_bytes,
     };
     let gates = Arc::clone(&shared.gates);
     let worker = Rc::new(Worker::new(shared));
-    let served = local.block_on(&runtime, async {
+    let served = runtime.block_on(async {
         let mut serving = Vec::new();
         for listener in listeners {
             let listener =
