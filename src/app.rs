@@ -54,9 +54,9 @@ struct Watcher(Arc<Metrics>);
 
 impl Observer for Watcher {
     fn committed(&self, took: Duration, raises: usize) {
-        self.0.commit_seconds.record(took);
+        self.0.commit_seconds.observe(took.as_secs_f64());
         #[allow(clippy::cast_precision_loss, reason = "a batch is far below 2^52")]
-        self.0.commit_batch_size.record(raises as f64);
+        self.0.commit_batch_size.observe(raises as f64);
     }
 
     fn failed(&self, op: &'static str) {
@@ -202,7 +202,6 @@ impl Gateway {
                 tokio::select! {
                     _ = tick.tick() => {
                         self.shared.gates.sweep();
-                        self.shared.metrics.run_upkeep();
                     }
                     () = stop.asked() => break,
                 }

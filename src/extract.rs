@@ -4,8 +4,8 @@
 
 use crate::config::{Route, TokenPlace};
 use crate::fence::{Token, token};
-use crate::route::DESTINATION_TOKEN;
 use crate::route::header::{self, Ambiguous};
+use crate::route::{DESTINATION_TOKEN, Marks};
 use http::{HeaderMap, HeaderName};
 
 /// Why a request shows no single token.
@@ -20,17 +20,18 @@ pub enum Malformed {
 }
 
 /// The token of a request on this route; `None` where it has none. `in_target` is the text that
-/// stood in the path or the query.
+/// stood in the path or the query; `marks` are those of the headers.
 ///
 /// # Errors
 /// [`Malformed`] for anything but one well-formed token.
 pub fn claim(
     route: &Route,
     headers: &HeaderMap,
+    marks: Marks,
     in_target: Option<&str>,
 ) -> Result<Option<Token>, Malformed> {
     match &route.token {
-        TokenPlace::Header(names) => in_header(route, headers, names),
+        TokenPlace::Header(names) => in_header(route, headers, marks, names),
         TokenPlace::Query(_) | TokenPlace::PathPrefix => Ok(in_target
             .map(|text| route.format.parse(text.as_bytes()))
             .transpose()?),
@@ -42,16 +43,21 @@ pub fn claim(
 ///
 /// # Errors
 /// As [`claim`].
-pub fn destination_claim(route: &Route, headers: &HeaderMap) -> Result<Option<Token>, Malformed> {
-    in_header(route, headers, &[DESTINATION_TOKEN])
+pub fn destination_claim(
+    route: &Route,
+    headers: &HeaderMap,
+    marks: Marks,
+) -> Result<Option<Token>, Malformed> {
+    in_header(route, headers, marks, &[DESTINATION_TOKEN])
 }
 
 fn in_header(
     route: &Route,
     headers: &HeaderMap,
+    marks: Marks,
     names: &[HeaderName],
 ) -> Result<Option<Token>, Malformed> {
-    let value = header::only(headers, names)?;
+    let value = header::only(headers, names, marks)?;
     Ok(value
         .map(|value| route.format.parse(value.as_bytes()))
         .transpose()?)
@@ -87,7 +93,8 @@ mod tests {
 
     fn shown(list: &[(&str, &str)]) -> Result<Option<Token>, Malformed> {
         let route = route("{ header = \"Fencing-Token\", aliases = [\"X-Lock\"] }");
-        claim(&route, &headers(list), None)
+        let list = headers(list);
+        claim(&route, &list, Marks::of(&list), None)
     }
 
     #[test]
@@ -156,17 +163,22 @@ mod tests {
     fn a_token_in_the_target_is_read_in_the_routes_format() {
         let query = route("{ query = \"fence\", format = \"pair\" }");
         assert_eq!(
-            claim(&query, &HeaderMap::new(), Some("2:10")),
+            claim(&query, &HeaderMap::new(), Marks::default(), Some("2:10")),
             Ok(Some(Token::new(2, 10)))
         );
-        assert!(claim(&query, &HeaderMap::new(), Some("")).is_err());
+        assert!(claim(&query, &HeaderMap::new(), Marks::default(), Some("")).is_err());
         assert_eq!(
-            claim(&query, &headers(&[("Fencing-Token", "5")]), None),
+            claim(
+                &query,
+                &headers(&[("Fencing-Token", "5")]),
+                Marks::default(),
+                None
+            ),
             Ok(None)
         );
         let prefix = route("{ path_prefix = true, format = \"hex\" }");
         assert_eq!(
-            claim(&prefix, &HeaderMap::new(), Some("0x1a")),
+            claim(&prefix, &HeaderMap::new(), Marks::default(), Some("0x1a")),
             Ok(Some(Token::new(0, 26)))
         );
     }
@@ -174,11 +186,10 @@ mod tests {
     #[test]
     fn a_destination_has_its_own_header() {
         let route = route("{ header = \"X\" }");
+        let shown = |list: &HeaderMap| destination_claim(&route, list, Marks::of(list));
         let list = headers(&[("X", "5"), ("Fencing-Token-Destination", "7")]);
-        assert_eq!(destination_claim(&route, &list), Ok(Some(Token::new(0, 7))));
-        assert_eq!(destination_claim(&route, &headers(&[("X", "5")])), Ok(None));
-        assert!(
-            destination_claim(&route, &headers(&[("Fencing_Token_Destination", "7")])).is_err()
-        );
+        assert_eq!(shown(&list), Ok(Some(Token::new(0, 7))));
+        assert_eq!(shown(&headers(&[("X", "5")])), Ok(None));
+        assert!(shown(&headers(&[("Fencing_Token_Destination", "7")])).is_err());
     }
 }

@@ -3,32 +3,31 @@
 //! Knows the stages and their order; what each does, it does not know.
 
 mod claims;
+mod client;
+mod reply;
 mod tally;
 
+pub use client::Client;
+pub use reply::Reply;
+
 use crate::admit::{Denied, Exempt, Gates, Outcome, Pass, Policy, Reach, Want};
-use crate::clock;
 use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
 use crate::fence::{Kind, ResourceKey, Token};
 use crate::forward::headers::{self, Peer};
-use crate::forward::{Download, Upstreams};
+use crate::forward::{Download, Outgoing, Upstreams};
 use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree};
-use crate::socket::Socket;
-use bytes::Bytes;
 use claims::Claims;
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Uri, Version};
-use http_body_util::{Either, Full};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tally::Tally;
-
-/// The body of a response: the upstream's, or the gateway's own.
-pub type Reply = Either<Download, Full<Bytes>>;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 
@@ -46,14 +45,6 @@ pub struct Shared {
     pub settings: Settings,
 }
 
-/// A client connection.
-pub struct Client {
-    /// What is said of it upstream.
-    pub peer: Peer,
-    /// The connection itself.
-    pub socket: Socket,
-}
-
 /// One serving thread.
 pub struct Worker {
     shared: Arc<Shared>,
@@ -69,7 +60,11 @@ impl Worker {
     #[must_use]
     pub fn new(shared: Arc<Shared>) -> Self {
         let settings = &shared.settings;
-        let upstreams = Upstreams::new(&settings.upstreams, settings.server.workers);
+        let upstreams = Upstreams::new(
+            &settings.upstreams,
+            settings.server.workers,
+            &shared.metrics.upstream_seconds,
+        );
         let token_headers = settings
             .routes
             .iter()
@@ -95,7 +90,7 @@ impl Worker {
         self.upstreams.sweep();
     }
 
-    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    /// Drives the writes whose clients have left. To be run on the serving thread.
     pub async fn adopt(&self) {
         self.upstreams.adopt().await;
     }
@@ -107,46 +102,47 @@ impl Worker {
         client: Rc<Client>,
         request: Request<Incoming>,
     ) -> Response<Reply> {
+        let under_way = client.begin();
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
+        let request = Outgoing::new(request);
         match self.travel(&client, request, &mut tally).await {
-            Ok(response) => response,
+            Ok(response) => response.map(|body| Reply::new(Either::Left(body), under_way)),
             Err(refusal) => {
                 tally.decision = refusal.why.decision();
                 refusal
                     .response(&self.shared.settings.server.problem_base)
-                    .map(Either::Right)
+                    .map(|body| Reply::new(Either::Right(body), under_way))
             }
         }
     }
 
-    async fn travel(
-        &self,
+    async fn travel<'a>(
+        &'a self,
         client: &Client,
-        request: Request<Incoming>,
-        tally: &mut Tally,
-    ) -> Result<Response<Reply>, Refusal> {
-        let (mut head, body) = request.into_parts();
-        let found = self.shared.routes.classify(&head);
+        mut request: Box<Outgoing>,
+        tally: &mut Tally<'a>,
+    ) -> Result<Response<Download>, Refusal> {
+        let head = &mut request.head;
+        let found = self.shared.routes.classify(head);
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
-        tally.metrics = Arc::clone(&self.policy(&found.route).metrics);
-        let claims = Claims::of_request(&found, &head)?; // 2 the tokens it shows
-        self.prepare(&found, &mut head, &client.peer)?; // 3 the head that goes upstream
+        tally.metrics = &self.policy(found.route).metrics;
+        let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
+        self.prepare(&found, head, &client.peer)?; // 3 the head that goes upstream
         let permit = self.admit(&found, &claims, client, tally).await?; // 4 sealed, durable, drained
-        let request = Request::from_parts(head, body);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
         *response.version_mut() = Version::HTTP_11;
         headers::inbound(response.headers_mut());
         if let Some(status) = tally.status(&found) {
-            response.headers_mut().insert(FENCING_STATUS, status);
+            response.headers_mut().append(FENCING_STATUS, status); // the upstream's own is off by now
         }
-        Ok(response.map(Either::Left))
+        Ok(response)
     }
 
     fn policy(&self, route: &Route) -> &Arc<Policy> {
         &self.shared.policies[route.index]
     }
 
-    fn rejected(&self, reject: Reject, tally: &mut Tally) -> Refusal {
+    fn rejected<'a>(&'a self, reject: Reject<'_>, tally: &mut Tally<'a>) -> Refusal {
         let (why, route) = match reject {
             Reject::Unrouted => (Why::Unrouted, None),
             Reject::MethodNotAllowed => (Why::Method, None),
@@ -154,7 +150,7 @@ impl Worker {
             Reject::Forbidden { why, route } => (Why::Forbidden(why.to_owned()), Some(route)),
         };
         if let Some(route) = route {
-            tally.metrics = Arc::clone(&self.policy(&route).metrics);
+            tally.metrics = &self.policy(route).metrics;
         }
         why.into()
     }
@@ -162,10 +158,10 @@ impl Worker {
     /// Brings the request through its gates, where it has any.
     async fn admit(
         &self,
-        found: &Match,
-        claims: &Claims,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
         client: &Client,
-        tally: &mut Tally,
+        tally: &mut Tally<'_>,
     ) -> Result<Permit, Refusal> {
         if let Some(exempt) = Exempt::of(found, claims.own) {
             tally.decision = Decision::Passed;
@@ -173,27 +169,30 @@ impl Worker {
         }
         let observing = found.route.mode == Mode::Observe;
         let mut bad = claims.bad.clone();
-        let (mut wants, mut reaches) = (SmallVec::<[Want; 1]>::new(), Vec::new());
+        let (mut wants, mut reaches) = (SmallVec::<[Want<'_>; 1]>::new(), Vec::new());
         for key in found.keys.iter().flat_map(Keys::iter) {
             let route = found.route_of(key.end);
             let token = claims.of(key.end);
-            match self.judge(route, key, token).await {
+            let claimed = match judge(route, key, token) {
+                Ok(false) => Ok(None),
+                // Rare and large: kept out of this future.
+                Ok(true) => Box::pin(self.claim_below(&key.resource)).await.map(Some),
+                Err(why) => Err(why),
+            };
+            match claimed {
                 Ok(reach) => reaches.extend(reach),
                 Err(why) if observing => bad = bad.or(Some(why)),
                 Err(why) => return Err(claims.refusal(why)),
             }
-            let key = ResourceKey::from_bytes(&key.bytes)
-                .ok_or_else(|| claims.refusal(Why::Malformed("the resource has no key".into())))?;
-            let policy = Arc::clone(self.policy(route));
             wants.push(Want {
-                key,
+                key: &key.resource,
                 token: token.unwrap_or(Token::NONE),
-                policy,
+                policy: self.policy(route),
             });
         }
         if reaches
             .iter()
-            .any(|reach| wants.iter().any(|want| reach.covers(&want.key)))
+            .any(|reach| wants.iter().any(|want| reach.covers(want.key)))
         {
             let why = "one end of the request lies below the other";
             return Err(claims.refusal(Why::Forbidden(why.into())));
@@ -203,7 +202,7 @@ impl Worker {
         } else {
             Kind::Write
         };
-        let policy = self.policy(&found.route);
+        let policy = self.policy(found.route);
         let admitted = self.shared.gates.admit(&wants, kind, policy, reaches).await;
         let pass = admitted.map_err(|denied| self.denied(claims, denied))?;
         if pass.waited() && client.socket.has_left() {
@@ -223,47 +222,33 @@ impl Worker {
         })
     }
 
-    /// What is said without a gate: a token must be there, and nothing fenced below the key. Gives the
-    /// claim on what lies below, where the request reaches there.
-    async fn judge(
-        &self,
-        route: &Route,
-        key: &Key,
-        token: Option<Token>,
-    ) -> Result<Option<Reach>, Why> {
+    /// The claim on what lies below a resource, for a request that reaches there: nothing of it may be
+    /// fenced.
+    async fn claim_below(&self, resource: &ResourceKey) -> Result<Reach, Why> {
         const BELOW: &str = "the request reaches below its own resource, where others are fenced";
-        const FOLDER: &str =
-            "the request changes a whole folder, whose resources have fences of their own";
-        if token.is_none() && route.missing == Missing::Reject {
-            return Err(Why::Missing);
-        }
-        match key.tree {
-            Tree::No => Ok(None),
-            Tree::Refuse => Err(Why::Forbidden(FOLDER.into())),
-            Tree::Ask => {
-                let prefix = [&key.bytes[..], b"/"].concat();
-                // Rare and large: kept out of the caller's future.
-                let reach = Box::pin(self.shared.gates.reach(prefix)).await;
-                let reach = reach.map_err(|denied| Why::from(&denied))?;
-                reach.map(Some).ok_or_else(|| Why::Forbidden(BELOW.into()))
-            }
-        }
+        let prefix = [resource.as_bytes(), b"/"].concat();
+        let reach = self.shared.gates.reach(prefix).await;
+        let reach = reach.map_err(|denied| Why::from(&denied))?;
+        reach.ok_or_else(|| Why::Forbidden(BELOW.into()))
     }
 
-    fn denied(&self, claims: &Claims, denied: Denied) -> Refusal {
+    fn denied(&self, claims: &Claims<'_>, denied: Denied) -> Refusal {
         if let Some(age) = denied.age {
-            self.policy(&claims.route).metrics.zombie_age.record(age);
+            self.policy(claims.route)
+                .metrics
+                .zombie_age
+                .observe(age.as_secs_f64());
         }
         let mut refusal = claims.refusal(Why::from(&denied));
         refusal.fence = claims.disclosed(denied.fence);
         refusal
     }
 
-    fn prepare(&self, found: &Match, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
+    fn prepare(&self, found: &Match<'_>, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
         let upstream = &found.route.upstream;
         head.uri = Uri::from(found.target.clone());
         head.version = Version::HTTP_11;
-        headers::outbound(&mut head.headers, peer);
+        headers::outbound(&mut head.headers, found.marks, peer);
         let own_host = self.hosts[upstream.index].as_ref();
         match own_host {
             Some(host) if upstream.rewrite_host => {
@@ -296,16 +281,15 @@ impl Worker {
 
     async fn send(
         &self,
-        found: &Match,
+        found: &Match<'_>,
         permit: Permit,
-        request: Request<Incoming>,
-        claims: &Claims,
-        tally: &mut Tally,
+        request: Box<Outgoing>,
+        claims: &Claims<'_>,
+        tally: &mut Tally<'_>,
     ) -> Result<Response<Download>, Refusal> {
-        let route = &found.route;
+        let route = found.route;
         let trailers = &self.token_headers[route.index];
         let upstream = route.upstream.index;
-        let began = clock::now();
         let forwarded = std::mem::replace(&mut tally.decision, Decision::OutcomeUnknown);
         let response = match permit {
             Permit::Exempt(exempt) => {
@@ -321,11 +305,25 @@ impl Worker {
             }
         };
         tally.decision = forwarded;
-        self.shared.metrics.upstream_seconds[upstream].record(clock::now().since(began));
         response.map_err(|failed| {
             tracing::debug!(route = %route.name, error = %failed.why, sent = failed.sent, "forwarding failed");
             claims.refusal(Why::from(&failed))
         })
+    }
+}
+
+/// What is said without a gate: a token must be there, and what lies below is not to be changed unseen.
+/// Whether the request needs the claim on that.
+fn judge(route: &Route, key: &Key, token: Option<Token>) -> Result<bool, Why> {
+    const FOLDER: &str =
+        "the request changes a whole folder, whose resources have fences of their own";
+    if token.is_none() && route.missing == Missing::Reject {
+        return Err(Why::Missing);
+    }
+    match key.tree {
+        Tree::No => Ok(false),
+        Tree::Ask => Ok(true),
+        Tree::Refuse => Err(Why::Forbidden(FOLDER.into())),
     }
 }
 

@@ -8,6 +8,8 @@ mod support;
 
 #[path = "rules/answers.rs"]
 mod answers;
+#[path = "rules/clients.rs"]
+mod clients;
 #[path = "rules/commands.rs"]
 mod commands;
 #[path = "rules/durability.rs"]

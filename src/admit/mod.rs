@@ -57,13 +57,13 @@ pub struct Policy {
 }
 
 /// A resource that a request may change.
-pub struct Want {
+pub struct Want<'a> {
     /// The resource.
-    pub key: ResourceKey,
+    pub key: &'a ResourceKey,
     /// The token that the request shows for it; NONE where it shows none.
     pub token: Token,
     /// What the route that covers the resource asks.
-    pub policy: Arc<Policy>,
+    pub policy: &'a Arc<Policy>,
 }
 
 /// Why a request was not admitted.
@@ -124,7 +124,7 @@ impl Gates {
     /// [`Denied`], and then nothing of the request may be forwarded.
     pub async fn admit(
         self: &Arc<Self>,
-        wants: &[Want],
+        wants: &[Want<'_>],
         kind: Kind,
         policy: &Arc<Policy>,
         reaches: Vec<Reach>,
@@ -150,9 +150,13 @@ impl Gates {
             let waited = Box::pin(self.wait(&ticket, arrived)).await;
             if entry.raised {
                 let now = clock::now();
-                self.metrics.raise_seconds.record(now.since(arrived));
+                self.metrics
+                    .raise_seconds
+                    .observe(now.since(arrived).as_secs_f64());
                 if let Some(durable) = ticket.durable_at() {
-                    self.metrics.drain_seconds.record(now.since(durable));
+                    self.metrics
+                        .drain_seconds
+                        .observe(now.since(durable).as_secs_f64());
                 }
             }
             waited?;
@@ -164,7 +168,7 @@ impl Gates {
     /// without a trace in them.
     async fn observe(
         self: &Arc<Self>,
-        wants: &[Want],
+        wants: &[Want<'_>],
         kind: Kind,
         policy: &Arc<Policy>,
         reaches: Vec<Reach>,
@@ -243,24 +247,37 @@ impl Gates {
     }
 
     /// The gates of a request, loaded, in key order.
-    async fn stops(self: &Arc<Self>, wants: &[Want]) -> Result<Stops, Denied> {
-        let mut stops = Stops::with_capacity(wants.len());
-        for Want { key, token, policy } in wants {
-            let cell = self.table.find(key, &*self.store, &self.tenure);
-            let cell = cell.map_err(|_| self.read_failed())?;
-            if !cell.is_loaded() {
-                // Rare and large: kept out of the caller's future.
-                let load = Box::pin(cell.load(&self.store, &self.tenure));
-                load.await.map_err(|_| self.read_failed())?;
-            }
-            stops.push(Stop {
-                cell,
-                token: *token,
-                policy: Arc::clone(policy),
-            });
+    async fn stops(&self, wants: &[Want<'_>]) -> Result<Stops, Denied> {
+        let mut stops = self.find(wants)?;
+        if stops.iter().any(|stop| !stop.cell.is_loaded()) {
+            Box::pin(self.load(&stops)).await?; // rare and large: kept out of the caller's future
         }
-        stops.sort_by(|a, b| a.cell.key.cmp(&b.cell.key));
+        if stops.len() > 1 {
+            stops.sort_by(|a, b| a.cell.key.cmp(&b.cell.key));
+        }
         Ok(stops)
+    }
+
+    fn find(&self, wants: &[Want<'_>]) -> Result<Stops, Denied> {
+        let find = |want: &Want<'_>| {
+            let cell = self.table.find(want.key, &*self.store, &self.tenure);
+            Ok(Stop {
+                cell: cell.map_err(|_| self.read_failed())?,
+                token: want.token,
+                policy: Arc::clone(want.policy),
+            })
+        };
+        wants.iter().map(find).collect()
+    }
+
+    async fn load(&self, stops: &Stops) -> Result<(), Denied> {
+        for Stop { cell, .. } in stops {
+            if !cell.is_loaded() {
+                let loaded = cell.load(&self.store, &self.tenure).await;
+                loaded.map_err(|_| self.read_failed())?;
+            }
+        }
+        Ok(())
     }
 
     fn read_failed(&self) -> Denied {
@@ -271,14 +288,14 @@ impl Gates {
     /// Waits for the verdict on a ticket that stands in line.
     async fn wait(self: &Arc<Self>, ticket: &Arc<Ticket>, arrived: Time) -> Result<(), Denied> {
         let metrics = &ticket.policy.metrics;
-        metrics.waiting.increment(1.0);
+        metrics.waiting.inc();
         let place = Place {
             gates: self,
             ticket,
             decided: false,
         };
         let denied = place.verdict(arrived).await;
-        metrics.waiting.decrement(1.0);
+        metrics.waiting.dec();
         denied
     }
 }
@@ -332,7 +349,7 @@ impl Drop for Place<'_> {
         if self.decided {
             return;
         }
-        self.ticket.policy.metrics.waiting.decrement(1.0);
+        self.ticket.policy.metrics.waiting.dec();
         if steps::leave(self.gates, self.ticket) == Some(Ok(())) {
             // Its turn came in the same moment: nothing of it was sent.
             let entry = Entry {

@@ -56,7 +56,7 @@ impl Exempt {
     /// `None` for a request that a gate has to pass. `token`: what it shows; a read without one
     /// passes where reads with one are judged (`raise_on_read`).
     #[must_use]
-    pub fn of(found: &Match, token: Option<Token>) -> Option<Self> {
+    pub fn of(found: &Match<'_>, token: Option<Token>) -> Option<Self> {
         let tokenless_read = found.class == Class::Read && token.is_none();
         (found.keys.is_none() || tokenless_read).then_some(Self(()))
     }
@@ -72,7 +72,7 @@ impl Pass {
         let finished = ticket.kind == Kind::Read;
         if !finished {
             gates.unsettled.fetch_add(1, Ordering::AcqRel);
-            ticket.policy.metrics.inflight.increment(1.0);
+            ticket.policy.metrics.inflight.inc();
         }
         Self {
             gates: Arc::clone(gates),
@@ -143,7 +143,7 @@ impl Pass {
         }
         let (gates, ticket) = (&self.gates, &self.ticket);
         let metrics = &ticket.policy.metrics;
-        metrics.inflight.decrement(1.0);
+        metrics.inflight.dec();
         let (whole, since) = match outcome {
             Outcome::Answered => return release(gates, ticket, false),
             Outcome::Unsent => return release(gates, ticket, true),
@@ -155,14 +155,14 @@ impl Pass {
         } else {
             settles.incomplete
         }) else {
-            metrics.best_effort.increment(1);
+            metrics.best_effort.inc();
             return release(gates, ticket, false);
         };
-        metrics.unsettled.increment(1.0);
+        metrics.unsettled.inc();
         let (gates, ticket) = (Arc::clone(gates), Arc::clone(ticket));
         let settle = async move {
             clock::sleep_until(since.after(settle)).await;
-            ticket.policy.metrics.unsettled.decrement(1.0);
+            ticket.policy.metrics.unsettled.dec();
             release(&gates, &ticket, false);
         };
         // Without a runtime the process is ending: the write stays unsettled, and the stop unclean.
@@ -174,10 +174,12 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.end(Outcome::Unknown {
-            whole: true,
-            since: clock::now(),
-        });
+        if !self.finished {
+            self.end(Outcome::Unknown {
+                whole: true,
+                since: clock::now(),
+            });
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn arrive(gates: &Arc<Gates>, ticket: &Arc<Ticket>, now: Time) -> Res
     collect(ticket, &mut cores, &mut tasks);
     drop(cores);
     if verdict.is_ok_and(|entry| entry.raised) {
-        ticket.policy.metrics.raises.increment(1);
+        ticket.policy.metrics.raises.inc();
     }
     run(gates, tasks, Some(ticket));
     let entry = verdict?;
@@ -97,7 +97,7 @@ pub(super) fn observe(gates: &Arc<Gates>, ticket: &Arc<Ticket>) -> (Result<(), R
     collect(ticket, &mut cores, &mut tasks);
     drop(cores);
     if raised {
-        ticket.policy.metrics.raises.increment(1);
+        ticket.policy.metrics.raises.inc();
     }
     run(gates, tasks, Some(ticket));
     (verdict, raised)

@@ -33,7 +33,10 @@ impl ResourceKey {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&length, rest) = bytes.split_first()?;
-        std::str::from_utf8(rest.get(..usize::from(length))?).ok()?;
+        let namespace = rest.get(..usize::from(length))?;
+        if !namespace.is_ascii() {
+            std::str::from_utf8(namespace).ok()?;
+        }
         Some(Self(bytes.into()))
     }
 

@@ -4,14 +4,22 @@
 //! client leaves, or has its response before the write has ended, the write moves to a task of its
 //! own. Either way what owns the pass is driven to its end.
 
-use std::cell::{Cell, RefCell};
+use super::download::Download;
+use super::failure::Failed;
+use super::upload::Progress;
+use http::Response;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::sync::Notify;
 
-type Work = Pin<Box<dyn Future<Output = ()>>>;
+/// Work that nobody waits for.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What a write's client gets, and what is left to do for the write once it has that.
+pub(super) type Answered = (Result<Response<Download>, Failed>, Option<Work>);
 
 /// Where writes go that nobody attends any more. For one serving thread.
 #[derive(Default)]
@@ -21,8 +29,8 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Gives each of them a task. Runs in a `LocalSet`, for as long as the thread serves; what comes
-    /// after that is dropped, and its pass with it.
+    /// Gives each of them a task of this thread, for as long as the thread serves; what comes after
+    /// that is dropped, and its pass with it.
     pub(super) async fn adopt(&self) {
         loop {
             self.came.notified().await;
@@ -39,78 +47,52 @@ impl Orphans {
     }
 }
 
-/// Whether the client is still there, for the write that it attends.
-#[derive(Clone, Default)]
-pub(super) struct Attendance(Rc<Cell<bool>>);
-
-impl Attendance {
-    /// Whether the client has left, or has its response.
-    pub(super) fn has_ended(&self) -> bool {
-        self.0.get()
-    }
-}
-
-/// Where a write leaves its response, for whoever attends it.
-pub(super) struct Slot<T>(Rc<RefCell<Option<T>>>);
-
-impl<T> Slot<T> {
-    /// Leaves the response. Dropped where nobody attends the write any more.
-    pub(super) fn fill(self, response: T) {
-        *self.0.borrow_mut() = Some(response);
-    }
-}
-
-/// Drives a write until it has left its response.
-pub(super) struct Attended<T> {
-    work: Option<Work>,
-    response: Rc<RefCell<Option<T>>>,
-    attendance: Attendance,
+/// Drives a write until it has its response.
+pub(super) struct Attended<F: Future<Output = Answered> + 'static> {
+    work: Option<Pin<Box<F>>>,
+    progress: Rc<Progress>,
     orphans: Rc<Orphans>,
 }
 
-impl<T: 'static> Attended<T> {
-    /// `work` is made with the slot that it is to fill, exactly once.
-    pub(super) fn new<F>(orphans: &Rc<Orphans>, work: impl FnOnce(Slot<T>, Attendance) -> F) -> Self
-    where
-        F: Future<Output = ()> + 'static,
-    {
-        let response = Rc::new(RefCell::new(None));
-        let attendance = Attendance::default();
-        let work = work(Slot(Rc::clone(&response)), attendance.clone());
+impl<F: Future<Output = Answered>> Attended<F> {
+    pub(super) fn new(orphans: &Rc<Orphans>, progress: &Rc<Progress>, work: F) -> Self {
         Self {
             work: Some(Box::pin(work)),
-            response,
-            attendance,
+            progress: Rc::clone(progress),
             orphans: Rc::clone(orphans),
         }
     }
 }
 
-impl<T> Future for Attended<T> {
-    /// `None` where the write ended without filling its slot, which it never does.
-    type Output = Option<T>;
+impl<F: Future<Output = Answered>> Future for Attended<F> {
+    type Output = Result<Response<Download>, Failed>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let ended = self
-            .work
-            .as_mut()
-            .is_none_or(|work| work.as_mut().poll(cx).is_ready());
-        if ended {
-            self.work = None;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else {
+            return Poll::Pending; // it has given its response already
+        };
+        let Poll::Ready((response, rest)) = work.as_mut().poll(cx) else {
+            return Poll::Pending;
+        };
+        self.work = None;
+        if let Some(rest) = rest {
+            self.orphans.take(rest);
         }
-        let response = self.response.borrow_mut().take();
-        match response {
-            None if !ended => Poll::Pending,
-            response => Poll::Ready(response),
-        }
+        Poll::Ready(response)
     }
 }
 
-impl<T> Drop for Attended<T> {
+impl<F: Future<Output = Answered> + 'static> Drop for Attended<F> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            self.attendance.0.set(true);
-            self.orphans.take(work);
+            self.progress.abandon();
+            self.orphans.take(Box::pin(async {
+                let (response, rest) = work.await;
+                drop(response);
+                if let Some(rest) = rest {
+                    rest.await;
+                }
+            }));
         }
     }
 }

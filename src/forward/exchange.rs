@@ -2,15 +2,15 @@
 //!
 //! Says what reached the socket and when it closed; what follows for the gates, its caller decides.
 
-use super::attend::Attendance;
+use super::Outgoing;
 use super::failure::Failure;
 use super::pool::{Link, Pool};
-use super::upload::{Progress, Upload};
+use super::upload::Progress;
 use crate::admit::Pass;
-use crate::clock::Time;
+use crate::clock::{self, Time};
 use http::{StatusCode, Version};
+use hyper::Response;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -38,15 +38,16 @@ impl Stopped {
 pub(super) async fn run(
     pool: &Rc<Pool>,
     pass: Option<&Pass>,
-    client: &Attendance,
-    mut request: Request<Upload>,
+    mut request: Box<Outgoing>,
     progress: &Rc<Progress>,
 ) -> Result<(Response<Incoming>, Link), Stopped> {
+    let began = clock::now();
     let mut fresh = false;
-    loop {
-        let mut link = obtain(pool, pass, client, fresh)
-            .await
-            .map_err(Stopped::unsent)?;
+    let ended = loop {
+        let mut link = match obtain(pool, pass, progress, fresh, began).await {
+            Ok(link) => link,
+            Err(why) => break Err(Stopped::unsent(why)),
+        };
         progress.begin();
         let watched = pool.watch.enter(progress);
         let before = link.wire.sent();
@@ -56,6 +57,9 @@ pub(super) async fn run(
                 // The HTTP library remembers that the other side speaks 1.0, and would send the next
                 // request's chunked body not at all.
                 link.reusable = response.version() == Version::HTTP_11;
+                link.used_at = clock::now();
+                pool.seconds
+                    .observe(link.used_at.since(began).as_secs_f64());
                 return Ok((response, link));
             }
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
@@ -65,7 +69,7 @@ pub(super) async fn run(
         progress.stop();
         let closed = link.wire.close();
         if link.wire.sent() > before {
-            return Err(Stopped {
+            break Err(Stopped {
                 why,
                 closed: Some(closed),
             });
@@ -73,14 +77,17 @@ pub(super) async fn run(
         match (why, unused) {
             (Failure::Broken, Some(unused)) if link.reused => {
                 if pass.is_some_and(|pass| !pass.is_current()) {
-                    return Err(Stopped::unsent(Failure::Superseded));
+                    break Err(Stopped::unsent(Failure::Superseded));
                 }
-                request = *unused;
+                request = unused;
                 fresh = true;
             }
-            (why, _) => return Err(Stopped::unsent(why)),
+            (why, _) => break Err(Stopped::unsent(why)),
         }
-    }
+    };
+    pool.seconds
+        .observe(clock::now().since(began).as_secs_f64());
+    ended
 }
 
 /// A connection for the request. One that had to be waited for is used only if the gates still stand
@@ -88,15 +95,16 @@ pub(super) async fn run(
 async fn obtain(
     pool: &Rc<Pool>,
     pass: Option<&Pass>,
-    client: &Attendance,
+    progress: &Progress,
     fresh: bool,
+    now: Time,
 ) -> Result<Link, Failure> {
-    let mut link = pin!(pool.link(fresh));
+    let mut link = pin!(pool.link(fresh, now));
     let mut waited = false;
     let link = poll_fn(|cx| match pass {
         Some(pass) if pass.poll_cut(cx).is_ready() => Poll::Ready(Err(Failure::Superseded)),
         // The client has left while its request waits: it is not forwarded.
-        _ if client.has_ended() => Poll::Ready(Err(Failure::BodyBroken)),
+        _ if progress.is_abandoned() => Poll::Ready(Err(Failure::BodyBroken)),
         _ => {
             let polled = link.as_mut().poll(cx);
             waited |= polled.is_pending();
@@ -110,15 +118,14 @@ async fn obtain(
     Ok(link)
 }
 
-type Unused = Option<Box<Request<Upload>>>;
-
+/// `Err` with the request where no byte of it was taken.
 async fn converse(
     link: &mut Link,
     pass: Option<&Pass>,
-    request: Request<Upload>,
+    request: Box<Outgoing>,
     progress: &Progress,
-) -> Result<Response<Incoming>, (Failure, Unused)> {
-    let mut response = pin!(link.sender.try_send_request(request));
+) -> Result<Response<Incoming>, (Failure, Option<Box<Outgoing>>)> {
+    let mut response = pin!(link.sender.try_send_request(request.into_request()));
     poll_fn(|cx| {
         if pass.is_some_and(|pass| !progress.is_whole() && pass.poll_cut(cx).is_ready()) {
             return Poll::Ready(Err((Failure::Superseded, None)));
@@ -126,7 +133,8 @@ async fn converse(
         match response.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut error)) => {
-                return Poll::Ready(Err((Failure::Broken, error.take_message().map(Box::new))));
+                let unused = error.take_message().map(Outgoing::from_request);
+                return Poll::Ready(Err((Failure::Broken, unused)));
             }
             Poll::Pending => progress.owned_by(cx.waker()),
         }

@@ -1,6 +1,7 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
-use crate::route::overrides_path;
+use crate::route::marks::is_hop_by_hop;
+use crate::route::{Marks, overrides_path};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
     TRANSFER_ENCODING, VIA,
@@ -42,15 +43,17 @@ impl Peer {
 
 /// Turns a client's headers into those that go upstream. `Expect` is answered here; `TE: trailers`
 /// is ours to say anew; headers by which some servers take another path than the request's are dropped.
-pub fn outbound(headers: &mut HeaderMap, peer: &Peer) {
-    if headers
-        .keys()
-        .any(|name| stays_here(name) || overrides_path(name))
-    {
+///
+/// `Forwarded` (RFC 7239) is continued where the request has one, and not begun: what is behind a proxy
+/// reads `X-Forwarded-For`.
+pub fn outbound(headers: &mut HeaderMap, marks: Marks, peer: &Peer) {
+    if marks.hop_by_hop() || marks.overrides_path() {
         strip_outbound(headers);
     }
     headers.append(VIA, VIA_US);
-    headers.append(FORWARDED, peer.forwarded.clone());
+    if marks.forwarded() {
+        headers.append(FORWARDED, peer.forwarded.clone());
+    }
     headers.append(X_FORWARDED_FOR, peer.address.clone());
     // Whoever ended TLS before us knows better.
     headers.entry(X_FORWARDED_PROTO).or_insert(HTTP);
@@ -61,7 +64,7 @@ fn strip_outbound(headers: &mut HeaderMap) {
         .get_all(TE)
         .iter()
         .any(|v| v.as_bytes() == b"trailers");
-    strip(headers, |name| stays_here(name) || overrides_path(name));
+    strip(headers, |name| is_hop_by_hop(name) || overrides_path(name));
     if wants_trailers {
         headers.insert(TE, TRAILERS);
         headers.insert(CONNECTION, TE_NAME);
@@ -77,43 +80,32 @@ pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
 
 /// Turns an upstream's headers into those that go to the client.
 pub fn inbound(headers: &mut HeaderMap) {
-    let mut connection = headers.get_all(CONNECTION).iter();
-    let plain = connection
-        .next()
-        .is_some_and(|value| is_plain(value.as_bytes()));
-    if plain && connection.next().is_none() {
-        headers.remove(CONNECTION); // all that most upstreams say for this hop
+    let (mut connection, mut others) = (false, false);
+    for name in headers.keys().filter(|name| is_hop_by_hop(name)) {
+        let known = name == CONNECTION;
+        connection |= known;
+        others |= !known;
     }
-    if headers.keys().any(stays_here) {
+    if connection && !others && says_nothing_more(headers) {
+        headers.remove(CONNECTION); // all that most upstreams say for this hop
+    } else if connection || others {
         if headers.contains_key(TRANSFER_ENCODING) {
             headers.remove(CONTENT_LENGTH); // RFC 9112 section 6.3: it says nothing beside the coding
         }
-        strip(headers, stays_here);
+        strip(headers, is_hop_by_hop);
     }
     headers.append(VIA, VIA_US);
+}
+
+/// Whether `Connection` names no header.
+fn says_nothing_more(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(CONNECTION).iter();
+    values.all(|value| is_plain(value.as_bytes()))
 }
 
 /// Whether an option of `Connection` names no header.
 fn is_plain(option: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close")
-}
-
-/// Whether a header goes no further than to this proxy, or changes what does. One look at each name:
-/// most messages have none of them.
-fn stays_here(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "connection"
-            | "te"
-            | "upgrade"
-            | "expect"
-            | "keep-alive"
-            | "proxy-connection"
-            | "transfer-encoding"
-            | "proxy-authorization"
-            | "proxy-authenticate"
-            | "fencing-status"
-    )
 }
 
 /// Removes what is to be dropped, and what `Connection` names.
@@ -168,12 +160,16 @@ mod tests {
             ("proxy-authorization", "Basic x"),
             ("x-kept", "2"),
         ]);
-        outbound(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()));
+        let marks = Marks::of(&headers);
+        outbound(
+            &mut headers,
+            marks,
+            &Peer::new("192.0.2.1".parse().unwrap()),
+        );
         let left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(left.len(), 5, "{left:?}");
+        assert_eq!(left.len(), 4, "{left:?}");
         assert_eq!(headers["x-kept"], "2");
         assert_eq!(headers["via"], "1.1 fencegate");
-        assert_eq!(headers["forwarded"], "for=192.0.2.1;proto=http");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "http");
     }
@@ -206,7 +202,12 @@ mod tests {
             ("host", "a"),
             ("content-length", "3"),
         ]);
-        outbound(&mut headers, &Peer::new("192.0.2.1".parse().unwrap()));
+        let marks = Marks::of(&headers);
+        outbound(
+            &mut headers,
+            marks,
+            &Peer::new("192.0.2.1".parse().unwrap()),
+        );
         assert_eq!(
             (
                 headers["host"].as_bytes(),
@@ -221,13 +222,22 @@ mod tests {
         let mut headers = map(&[
             ("via", "1.0 edge"),
             ("x-forwarded-for", "203.0.113.9"),
+            ("forwarded", "for=203.0.113.9"),
             ("te", "trailers"),
         ]);
-        outbound(&mut headers, &Peer::new("2001:db8::1".parse().unwrap()));
+        let marks = Marks::of(&headers);
+        outbound(
+            &mut headers,
+            marks,
+            &Peer::new("2001:db8::1".parse().unwrap()),
+        );
         let all = |name: &str| -> Vec<_> { headers.get_all(name).iter().cloned().collect() };
         assert_eq!(all("via"), ["1.0 edge", "1.1 fencegate"]);
         assert_eq!(all("x-forwarded-for"), ["203.0.113.9", "2001:db8::1"]);
-        assert_eq!(all("forwarded"), ["for=\"[2001:db8::1]\";proto=http"]);
+        assert_eq!(
+            all("forwarded"),
+            ["for=203.0.113.9", "for=\"[2001:db8::1]\";proto=http"]
+        );
         assert_eq!(all("te"), ["trailers"]);
     }
 }

@@ -19,12 +19,14 @@ pub use failure::{Failed, Failure};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
-use attend::{Attendance, Attended, Orphans};
+use attend::{Attended, Orphans};
 use http::header::TRANSFER_ENCODING;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use pool::Pool;
+use prometheus::Histogram;
 use std::rc::Rc;
 use std::sync::Arc;
 use upload::Upload;
@@ -36,12 +38,14 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// `share`: how many threads have pools to the same upstreams.
+    /// `share`: how many threads have pools to the same upstreams. `seconds`: for each upstream, where the
+    /// time from a request to its response head is recorded.
     #[must_use]
-    pub fn new(upstreams: &[Arc<Upstream>], share: usize) -> Self {
+    pub fn new(upstreams: &[Arc<Upstream>], share: usize, seconds: &[Histogram]) -> Self {
         let pools = upstreams
             .iter()
-            .map(|u| Pool::new(Arc::clone(u), share))
+            .zip(seconds)
+            .map(|(u, seconds)| Pool::new(Arc::clone(u), share, seconds.clone()))
             .collect();
         Self {
             pools,
@@ -57,7 +61,7 @@ impl Upstreams {
         }
     }
 
-    /// Drives the writes whose clients have left. To be run in the thread's `LocalSet`.
+    /// Drives the writes whose clients have left. To be run on the serving thread.
     pub async fn adopt(&self) {
         self.orphans.adopt().await;
     }
@@ -70,18 +74,16 @@ impl Upstreams {
         &self,
         upstream: usize,
         _right: Exempt,
-        request: Request<Incoming>,
+        mut request: Box<Outgoing>,
         token_headers: &Rc<[HeaderName]>,
     ) -> Result<Response<Download>, Failed> {
-        let pool = self.pool(upstream);
-        let (request, progress) = stream(request, token_headers, pool);
-        match exchange::run(pool, None, &Attendance::default(), request, &progress).await {
+        let pool = &self.pools[upstream];
+        request.bind(token_headers, pool);
+        let progress = Rc::clone(request.progress());
+        match exchange::run(pool, None, request, &progress).await {
             Ok((response, link)) => {
-                let (head, body) = response.into_parts();
-                Ok(Response::from_parts(
-                    head,
-                    Download::direct(body, link, progress.is_whole()),
-                ))
+                let whole = progress.is_whole();
+                Ok(response.map(|body| Download::direct(body, link, whole)))
             }
             Err(stopped) => Err(Failed {
                 why: stopped.why,
@@ -99,37 +101,56 @@ impl Upstreams {
         &self,
         upstream: usize,
         pass: Pass,
-        request: Request<Incoming>,
+        mut request: Box<Outgoing>,
         token_headers: &Rc<[HeaderName]>,
         settled_at: SettledAt,
     ) -> Result<Response<Download>, Failed> {
-        let pool = Rc::clone(self.pool(upstream));
-        let (request, progress) = stream(request, token_headers, &pool);
-        let write = Attended::new(&self.orphans, |slot, client| {
-            write::run(pool, pass, client, request, progress, settled_at, slot)
-        });
-        write.await.unwrap_or(Err(Failed {
-            why: Failure::Broken,
-            sent: true,
-        }))
-    }
-
-    fn pool(&self, upstream: usize) -> &Rc<Pool> {
-        &self.pools[upstream]
+        let pool = &self.pools[upstream];
+        request.bind(token_headers, pool);
+        let progress = Rc::clone(request.progress());
+        let work = write::run(Rc::clone(pool), pass, request, settled_at);
+        Attended::new(&self.orphans, &progress, work).await
     }
 }
 
-fn stream(
-    request: Request<Incoming>,
-    token_headers: &Rc<[HeaderName]>,
-    pool: &Pool,
-) -> (Request<Upload>, Rc<upload::Progress>) {
-    let (mut head, body) = request.into_parts();
-    if body.size_hint().exact().is_none() && !body.is_end_stream() {
-        // Said outright: the HTTP library takes a GET without it for one that has no body.
-        head.headers
-            .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+/// A request that has not left yet: its head may be changed, its body has not begun.
+pub struct Outgoing {
+    /// The head, as it will go out.
+    pub head: Parts,
+    body: Upload,
+}
+
+impl Outgoing {
+    /// A request as it came from its client.
+    #[must_use]
+    pub fn new(request: Request<Incoming>) -> Box<Self> {
+        let (head, body) = request.into_parts();
+        Box::new(Self {
+            head,
+            body: Upload::new(body),
+        })
     }
-    let (upload, progress) = Upload::new(body, Rc::clone(token_headers), pool.limits());
-    (Request::from_parts(head, upload), progress)
+
+    fn from_request(request: Request<Upload>) -> Box<Self> {
+        let (head, body) = request.into_parts();
+        Box::new(Self { head, body })
+    }
+
+    fn into_request(self) -> Request<Upload> {
+        Request::from_parts(self.head, self.body)
+    }
+
+    fn bind(&mut self, token_headers: &Rc<[HeaderName]>, pool: &Pool) {
+        self.body.bind(Rc::clone(token_headers), pool.limits());
+        if self.body.size_hint().exact().is_none() && !self.body.is_end_stream() {
+            // Said outright: the HTTP library takes a GET without it for one that has no body.
+            self.head
+                .headers
+                .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+    }
+
+    const fn progress(&self) -> &Rc<upload::Progress> {
+        self.body.progress()
+    }
 }

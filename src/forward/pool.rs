@@ -10,6 +10,7 @@ use crate::clock::{self, Time};
 use crate::config::settings::Upstream;
 use crate::socket::Socket;
 use hyper::client::conn::http1::{Builder, SendRequest};
+use prometheus::Histogram;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(super) struct Pool {
     closes_early: Cell<bool>,
     /// The exchanges under way.
     pub(super) watch: Watch,
+    /// How long exchanges take, up to the response head.
+    pub(super) seconds: Histogram,
 }
 
 /// How long a connection may be idle before it is looked at again: its close may have come since its
@@ -43,7 +46,8 @@ pub(super) struct Link {
     pub(super) sender: SendRequest<Upload>,
     pub(super) wire: Socket,
     driver: AbortHandle,
-    idle_since: Time,
+    /// When a response last came on it, or it was made.
+    pub(super) used_at: Time,
     /// It has served before: its other side may have closed it by now.
     pub(super) reused: bool,
     /// It may serve again: its other side speaks HTTP/1.1.
@@ -54,7 +58,7 @@ pub(super) struct Link {
 
 impl Pool {
     /// `share`: of how many threads' pools this is one; they divide `max_connections`.
-    pub(super) fn new(upstream: Arc<Upstream>, share: usize) -> Rc<Self> {
+    pub(super) fn new(upstream: Arc<Upstream>, share: usize, seconds: Histogram) -> Rc<Self> {
         let most = upstream.max_connections.div_ceil(share.max(1)).max(1);
         Rc::new(Self {
             upstream,
@@ -65,6 +69,7 @@ impl Pool {
             waiting: Cell::new(0),
             closes_early: Cell::new(false),
             watch: Watch::default(),
+            seconds,
         })
     }
 
@@ -78,10 +83,10 @@ impl Pool {
 
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
     /// that is free. Cancel-safe.
-    pub(super) async fn link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
+    pub(super) async fn link(self: &Rc<Self>, fresh: bool, now: Time) -> Result<Link, Failure> {
         if !fresh
             && self.waiting.get() == 0
-            && let Some(link) = self.take_idle()
+            && let Some(link) = self.take_idle(now)
         {
             return Ok(link);
         }
@@ -95,7 +100,7 @@ impl Pool {
         loop {
             if turn
                 && !fresh
-                && let Some(link) = self.take_idle()
+                && let Some(link) = self.take_idle(clock::now())
             {
                 return Ok(link);
             }
@@ -124,7 +129,7 @@ impl Pool {
         let now = clock::now();
         self.watch.wake_overdue(now);
         let old = |link: &Link| {
-            link.sender.is_closed() || now.since(link.idle_since) >= self.upstream.idle_timeout
+            link.sender.is_closed() || now.since(link.used_at) >= self.upstream.idle_timeout
         };
         let gone: Vec<Link> = self
             .idle
@@ -134,10 +139,10 @@ impl Pool {
         drop(gone);
     }
 
-    fn take_idle(&self) -> Option<Link> {
+    fn take_idle(&self, now: Time) -> Option<Link> {
         loop {
             let mut link = self.idle.borrow_mut().pop()?;
-            let idle = clock::now().since(link.idle_since);
+            let idle = now.since(link.used_at);
             if idle >= self.upstream.idle_timeout {
                 continue;
             }
@@ -176,7 +181,7 @@ impl Pool {
             sender,
             wire,
             driver: driver.abort_handle(),
-            idle_since: clock::now(),
+            used_at: clock::now(),
             reused: false,
             reusable: true,
             timeouts: (
@@ -255,9 +260,8 @@ impl Link {
         });
     }
 
-    fn rest(mut self) {
+    fn rest(self) {
         if let Some(pool) = self.pool.upgrade() {
-            self.idle_since = clock::now();
             pool.idle.borrow_mut().push(self);
             pool.freed.notify_one();
         }

@@ -161,10 +161,11 @@ impl Relay {
         .await
     }
 
-    /// A request that is still on its way counts as no pause.
+    /// A request that is still on its way counts as no pause. Looked at when a deadline has come, so that
+    /// a pause of both sides is noticed after at most twice the limit.
     fn deadline(&self, began: Time) -> Time {
         let (_, idle) = self.link.timeouts();
-        let last = began.max(self.progress.last());
+        let last = began.max(self.progress.last(clock::now()));
         self.give_up_at.unwrap_or_else(|| last.after(idle))
     }
 

@@ -3,7 +3,7 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
-use crate::clock::{self, Time};
+use crate::clock::Time;
 use bytes::Bytes;
 use http::{HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
@@ -20,20 +20,29 @@ pub(super) struct Upload {
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
     /// Headers that may not come as a trailer either.
-    token_headers: Rc<[HeaderName]>,
+    token_headers: Option<Rc<[HeaderName]>>,
     progress: Rc<Progress>,
 }
 
 /// How far the body got, for the owner of the exchange.
+///
+/// Reads no clock while all goes well: what moves is marked, and whoever looks for what does not counts
+/// the time from where it saw the mark. So a deadline may be late by the time between two looks, and is
+/// never early, not even after the process was paused.
+#[derive(Default)]
 pub(super) struct Progress {
-    whole_at: Cell<Option<Time>>,
-    last: Cell<Time>,
+    whole: Cell<bool>,
+    /// Something has happened since `last` was set.
+    moved: Cell<bool>,
+    last: Cell<Option<Time>>,
     broken: Cell<bool>,
     waits_for_client: Cell<bool>,
     stopped: Cell<bool>,
+    /// The client has left.
+    abandoned: Cell<bool>,
     /// Set once a deadline has passed; stays.
     overdue: Cell<bool>,
-    limits: Limits,
+    limits: Cell<Limits>,
     /// Who waits for the response.
     owner: RefCell<Option<Waker>>,
     /// Where `watch` has it.
@@ -41,7 +50,7 @@ pub(super) struct Progress {
 }
 
 /// How long the parts of an exchange may take.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Limits {
     /// From the last byte of the request to the head of the response.
     pub(super) response: Duration,
@@ -60,11 +69,13 @@ impl Progress {
 
     /// Wakes the owner if the exchange is overdue.
     pub(super) fn check(&self, now: Time) {
-        let deadline = match self.whole_at.get() {
-            Some(whole) => whole.after(self.limits.response),
-            None => self.last.get().after(self.limits.body_idle),
+        let limits = self.limits.get();
+        let limit = if self.whole.get() {
+            limits.response
+        } else {
+            limits.body_idle
         };
-        if now >= deadline {
+        if now >= self.last(now).after(limit) {
             self.overdue.set(true);
             self.wake();
         }
@@ -83,12 +94,19 @@ impl Progress {
 
     /// Whether the last byte was handed to the HTTP library.
     pub(super) fn is_whole(&self) -> bool {
-        self.whole_at.get().is_some()
+        self.whole.get()
     }
 
-    /// When a part of the body was last handed over, or the exchange began.
-    pub(super) fn last(&self) -> Time {
-        self.last.get()
+    /// When a part of the body was last seen to be handed over, or the exchange to begin.
+    pub(super) fn last(&self, now: Time) -> Time {
+        match self.last.get() {
+            Some(last) if !self.moved.get() => last,
+            _ => {
+                self.moved.set(false);
+                self.last.set(Some(now));
+                now
+            }
+        }
     }
 
     /// Whether the client left or sent what is no body before it was whole.
@@ -106,50 +124,49 @@ impl Progress {
         self.stopped.set(true);
     }
 
+    /// Notes that the client has left, or has its response.
+    pub(super) fn abandon(&self) {
+        self.abandoned.set(true);
+    }
+
+    /// Whether the client has left, or has its response.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.get()
+    }
+
     /// A connection is there, which has taken nothing yet: from now on the deadlines run.
     pub(super) fn begin(&self) {
-        let now = clock::now();
-        self.last.set(now);
-        self.whole_at.set(self.whole_at.get().map(|_| now));
+        self.moved.set(true);
         self.stopped.set(false);
         self.overdue.set(false);
     }
 
     fn finish(&self) {
-        if self.whole_at.get().is_none() {
-            self.whole_at.set(Some(clock::now()));
-        }
+        self.whole.set(true);
+        self.moved.set(true);
     }
 }
 
 impl Upload {
-    pub(super) fn new(
-        body: Incoming,
-        token_headers: Rc<[HeaderName]>,
-        limits: Limits,
-    ) -> (Self, Rc<Progress>) {
-        let now = clock::now();
-        let progress = Rc::new(Progress {
-            whole_at: Cell::new(body.is_end_stream().then_some(now)),
-            last: Cell::new(now),
-            broken: Cell::new(false),
-            waits_for_client: Cell::new(false),
-            stopped: Cell::new(false),
-            overdue: Cell::new(false),
-            limits,
-            owner: RefCell::new(None),
-            place: Cell::new(0),
-        });
-        let left = body.size_hint().exact();
-        (
-            Self {
-                body,
-                left,
-                token_headers,
-                progress: Rc::clone(&progress),
-            },
-            progress,
-        )
+    pub(super) fn new(body: Incoming) -> Self {
+        let progress = Progress::default();
+        progress.whole.set(body.is_end_stream());
+        Self {
+            left: body.size_hint().exact(),
+            body,
+            token_headers: None,
+            progress: Rc::new(progress),
+        }
+    }
+
+    /// Says what holds for it on its route and upstream.
+    pub(super) fn bind(&mut self, token_headers: Rc<[HeaderName]>, limits: Limits) {
+        self.token_headers = Some(token_headers);
+        self.progress.limits.set(limits);
+    }
+
+    pub(super) const fn progress(&self) -> &Rc<Progress> {
+        &self.progress
     }
 }
 
@@ -169,7 +186,9 @@ impl Body for Upload {
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => {
-                self.progress.finish();
+                if !self.progress.whole.get() {
+                    self.progress.finish();
+                }
                 return Poll::Ready(None);
             }
             Poll::Ready(Some(Err(_))) => {
@@ -179,14 +198,13 @@ impl Body for Upload {
             }
             Poll::Ready(Some(Ok(frame))) => frame,
         };
-        self.progress.last.set(clock::now());
+        self.progress.moved.set(true);
         let frame = match frame.into_trailers() {
             Ok(mut trailers) => {
-                for name in self
-                    .token_headers
-                    .iter()
-                    .chain(&[header::TRAILER, header::CONNECTION])
-                {
+                for name in self.token_headers.iter().flat_map(|names| names.iter()) {
+                    trailers.remove(name);
+                }
+                for name in [header::TRAILER, header::CONNECTION] {
                     trailers.remove(name);
                 }
                 self.progress.finish(); // the HTTP library ends the message here, and asks no more

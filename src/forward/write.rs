@@ -1,78 +1,69 @@
 //! A write from pass to outcome. Whatever drives this owns the pass.
 
-use super::attend::{Attendance, Slot};
+use super::Outgoing;
+use super::attend::{Answered, Work};
 use super::download::Download;
 use super::exchange;
 use super::failure::Failed;
 use super::pool::Pool;
 use super::relay::{Relay, Step};
-use super::upload::{Progress, Upload};
+use super::upload::Progress;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::config::settings::SettledAt;
-use http::{Request, Response};
 use http_body::Body;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-type Reply = Slot<Result<Response<Download>, Failed>>;
-
-/// Runs a write to its end, and ends its pass with what became of it.
+/// Runs a write until it has its response, and ends its pass with what became of it: at once, or in
+/// what is left to do.
 pub(super) async fn run(
     pool: Rc<Pool>,
     pass: Pass,
-    client: Attendance,
-    request: Request<Upload>,
-    progress: Rc<Progress>,
+    request: Box<Outgoing>,
     settled_at: SettledAt,
-    reply: Reply,
-) {
-    let (response, link) =
-        match exchange::run(&pool, Some(&pass), &client, request, &progress).await {
-            Ok(answer) => answer,
-            Err(stopped) => {
-                pass.finish(match stopped.closed {
-                    Some(since) => Outcome::Unknown {
-                        whole: progress.is_whole(),
-                        since,
-                    },
-                    None => Outcome::Unsent,
-                });
-                return reply.fill(Err(Failed {
-                    why: stopped.why,
-                    sent: stopped.closed.is_some(),
-                }));
-            }
-        };
+) -> Answered {
+    let progress = Rc::clone(request.progress());
+    let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
+        Ok(answer) => answer,
+        Err(stopped) => {
+            pass.finish(match stopped.closed {
+                Some(since) => Outcome::Unknown {
+                    whole: progress.is_whole(),
+                    since,
+                },
+                None => Outcome::Unsent,
+            });
+            let failed = Failed {
+                why: stopped.why,
+                sent: stopped.closed.is_some(),
+            };
+            return (Err(failed), None);
+        }
+    };
     let says_something = !pool.upstream.unsettled_status.contains(&response.status());
-    let success = response.status().is_success();
-    let (head, body) = response.into_parts();
     if progress.is_whole() && settled_at == SettledAt::ResponseHead {
         pass.finish(answered(says_something));
-        let body = Download::direct(body, link, true);
-        return reply.fill(Ok(Response::from_parts(head, body)));
+        return (
+            Ok(response.map(|body| Download::direct(body, link, true))),
+            None,
+        );
     }
+    let success = response.status().is_success();
     let (parts, receiver) = mpsc::channel(1);
+    let (head, body) = response.into_parts();
     let piped = Download::piped(receiver, body.size_hint());
-    reply.fill(Ok(Response::from_parts(head, piped)));
     let relay = Relay::new(body, link, parts, Rc::clone(&progress));
-    // Rare and large: kept out of the future of a plain write.
-    if progress.is_whole() {
+    let rest: Work = if progress.is_whole() {
         let patience = pool.upstream.response_body_timeout;
-        Box::pin(to_the_end(pass, relay, says_something, patience)).await;
+        Box::pin(to_the_end(pass, relay, says_something, patience))
     } else if success {
-        Box::pin(alongside(
-            pass,
-            relay,
-            &progress,
-            settled_at,
-            says_something,
-        ))
-        .await;
+        Box::pin(alongside(pass, relay, progress, settled_at, says_something))
     } else {
-        Box::pin(turned_down(pass, relay, &progress)).await;
-    }
+        Box::pin(turned_down(pass, relay, progress))
+    };
+    (Ok(http::Response::from_parts(head, piped)), Some(rest))
 }
 
 fn answered(says_something: bool) -> Outcome {
@@ -88,7 +79,7 @@ fn answered(says_something: bool) -> Outcome {
 
 /// Turned down before the request was whole (413, 401): nothing more of it is sent, the answer is
 /// passed on, and the connection closed. A cut closes it at once.
-async fn turned_down(pass: Pass, mut relay: Relay, progress: &Progress) {
+async fn turned_down(pass: Pass, mut relay: Relay, progress: Rc<Progress>) {
     progress.stop();
     while relay.step(Some(&pass)).await == Step::More {}
     let since = relay.close();
@@ -103,7 +94,7 @@ async fn turned_down(pass: Pass, mut relay: Relay, progress: &Progress) {
 async fn alongside(
     pass: Pass,
     mut relay: Relay,
-    progress: &Progress,
+    progress: Rc<Progress>,
     settled_at: SettledAt,
     says_something: bool,
 ) {

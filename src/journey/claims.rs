@@ -6,11 +6,10 @@ use crate::fence::Token;
 use crate::refusal::{Refusal, Why};
 use crate::route::{End, Match};
 use http::request::Parts;
-use std::sync::Arc;
 
 /// The tokens that a request shows, and what is needed to spell them.
-pub(super) struct Claims {
-    pub(super) route: Arc<Route>,
+pub(super) struct Claims<'a> {
+    pub(super) route: &'a Route,
     pub(super) own: Option<Token>,
     /// The `Destination`'s, where it has its own; else the same.
     pub(super) other: Option<Token>,
@@ -18,14 +17,14 @@ pub(super) struct Claims {
     pub(super) bad: Option<Why>,
 }
 
-impl Claims {
+impl<'a> Claims<'a> {
     /// Reads the tokens of a request that has gates.
     ///
     /// # Errors
     /// Where one cannot be read, unless the route only observes.
-    pub(super) fn of_request(found: &Match, head: &Parts) -> Result<Self, Refusal> {
+    pub(super) fn of_request(found: &Match<'a>, head: &Parts) -> Result<Self, Refusal> {
         let none = Self {
-            route: Arc::clone(&found.route),
+            route: found.route,
             own: None,
             other: None,
             bad: None,
@@ -33,9 +32,16 @@ impl Claims {
         if found.keys.is_none() {
             return Ok(none);
         }
-        let own = extract::claim(&found.route, &head.headers, found.token.as_deref());
+        let own = extract::claim(
+            found.route,
+            &head.headers,
+            found.marks,
+            found.token.as_deref(),
+        );
         let other = match &found.destination {
-            Some(end) if end.own_token => extract::destination_claim(&end.route, &head.headers),
+            Some(end) if end.own_token => {
+                extract::destination_claim(end.route, &head.headers, found.marks)
+            }
             _ => own,
         };
         match (own, other) {

@@ -4,27 +4,26 @@ use crate::config::Mode;
 use crate::record::{Decision, RouteMetrics};
 use crate::route::{Class, Match};
 use http::HeaderValue;
-use std::sync::Arc;
 
 /// Counts a request once, when it is over, under what became of it by then. A client that leaves
 /// before its request was forwarded leaves it unsent.
-pub(super) struct Tally {
-    pub(super) metrics: Arc<RouteMetrics>,
+pub(super) struct Tally<'a> {
+    pub(super) metrics: &'a RouteMetrics,
     pub(super) decision: Decision,
     pub(super) observed: bool,
 }
 
-impl Tally {
-    pub(super) fn new(metrics: &Arc<RouteMetrics>) -> Self {
+impl<'a> Tally<'a> {
+    pub(super) fn new(metrics: &'a RouteMetrics) -> Self {
         Self {
-            metrics: Arc::clone(metrics),
+            metrics,
             decision: Decision::Unsent,
             observed: false,
         }
     }
 
     /// The `Fencing-Status` of a forwarded request. Reads and routes that are off have none.
-    pub(super) fn status(&self, found: &Match) -> Option<HeaderValue> {
+    pub(super) fn status(&self, found: &Match<'_>) -> Option<HeaderValue> {
         if found.class == Class::Read || found.route.mode == Mode::Off {
             return None;
         }
@@ -36,7 +35,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for Tally<'_> {
     fn drop(&mut self) {
         self.metrics.count(self.decision);
     }

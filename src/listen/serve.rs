@@ -1,5 +1,6 @@
 //! Serves the client connections of one listener, on one thread.
 
+use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
 use crate::journey::Client;
 use crate::socket::Socket;
@@ -8,7 +9,6 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioTimer;
 use std::cell::Cell;
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -24,20 +24,21 @@ use tokio::task::AbortHandle;
 /// How long a client that was answered before its request was read may go on sending.
 const LINGER: Duration = Duration::from_secs(5);
 
-const SWEEP: Duration = Duration::from_secs(1);
+/// The most and the least time between two looks at the connections.
+const SWEEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
 /// What a client connection may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long the head of a request may take to come, and how long a client may take nothing of a
-    /// response.
+    /// How long a client may take to send the head of a request, counted from the end of the one before,
+    /// and how long it may take nothing of a response. Enforced up to a quarter late, at most a second.
     pub header_timeout: Duration,
     /// How large the head of a request may be.
     pub max_header_bytes: usize,
 }
 
 /// Accepts and serves connections until `stop` becomes true; then lets every connection end with
-/// the request that it serves, and returns once they have. Runs in a `LocalSet`.
+/// the request that it serves, and returns once they have. Spawns local tasks.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     limits: Limits,
@@ -52,7 +53,8 @@ pub async fn serve<H, F, B>(
 {
     let open = Rc::new(Open::default());
     let mut clients = Clients::default();
-    let mut tick = tokio::time::interval(SWEEP);
+    let period = (limits.header_timeout / 4).clamp(SWEEP.1, SWEEP.0);
+    let mut tick = tokio::time::interval(period);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -71,10 +73,7 @@ pub async fn serve<H, F, B>(
             }
         };
         let socket = Socket::orderly(stream);
-        let client = Rc::new(Client {
-            peer: Peer::new(address.ip()),
-            socket,
-        });
+        let client = Rc::new(Client::new(Peer::new(address.ip()), socket));
         let guard = Open::enter(&open);
         let (stop, handle) = (stop.clone(), handle.clone());
         let known = Rc::clone(&client);
@@ -82,10 +81,16 @@ pub async fn serve<H, F, B>(
             connection(client, limits, stop, handle).await;
             drop(guard);
         });
-        clients.0.push((known, task.abort_handle()));
+        clients.add(known, task.abort_handle());
     }
     drop(listener);
-    open.empty().await;
+    let mut empty = pin!(open.empty());
+    loop {
+        tokio::select! {
+            () = &mut empty => return,
+            _ = tick.tick() => clients.sweep(limits.header_timeout),
+        }
+    }
 }
 
 /// Serves a connection, and lets its client read to the end what it was told.
@@ -104,6 +109,7 @@ async fn connection<H, F, B>(
     if let Err(error) = exchange(&client, limits, stop.clone(), handle).await {
         tracing::debug!(%error, "client connection ended early");
     }
+    let _lingers = client.begin(); // it may take its time to read
     if !client.socket.has_left() {
         tokio::select! {
             biased;
@@ -132,9 +138,7 @@ where
         async move { Ok::<_, std::convert::Infallible>(response.await) }
     });
     let mut http = Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_header_size(limits.max_header_bytes)
+    http.max_header_size(limits.max_header_bytes)
         .half_close(false);
     let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
     let stopping = stop.clone();
@@ -159,21 +163,50 @@ where
     connection.await
 }
 
-/// The connections of this thread, looked at once a second.
+/// The connections of this thread. One look at all of them costs less than a timer for each request.
 #[derive(Default)]
-struct Clients(Vec<(Rc<Client>, AbortHandle)>);
+struct Clients(Vec<Known>);
+
+struct Known {
+    client: Rc<Client>,
+    task: AbortHandle,
+    /// How many requests it had made when it was last seen to be quiet.
+    served: u64,
+    quiet_since: Time,
+}
 
 impl Clients {
-    /// Ends those whose client has taken nothing of its response for that long: each may hold an
-    /// upstream connection.
-    fn sweep(&mut self, patience: Duration) {
-        self.0.retain(|(client, task)| {
-            if client.socket.stalled_for() >= patience {
-                client.socket.close();
-                task.abort();
-            }
-            !task.is_finished()
+    fn add(&mut self, client: Rc<Client>, task: AbortHandle) {
+        self.0.push(Known {
+            client,
+            task,
+            served: 0,
+            quiet_since: clock::now(),
         });
+    }
+
+    /// Ends those whose client has sent no head, or has taken nothing of its response, for that long:
+    /// the one holds a descriptor, the other may hold an upstream connection.
+    fn sweep(&mut self, patience: Duration) {
+        let now = clock::now();
+        self.0.retain_mut(|known| {
+            if known.quiet_for(now).max(known.client.socket.stalled_for()) >= patience {
+                known.client.socket.close();
+                known.task.abort();
+            }
+            !known.task.is_finished()
+        });
+    }
+}
+
+impl Known {
+    fn quiet_for(&mut self, now: Time) -> Duration {
+        let quiet_after = self.client.quiet_after();
+        if quiet_after != Some(self.served) {
+            self.served = quiet_after.unwrap_or(self.served);
+            self.quiet_since = now;
+        }
+        now.since(self.quiet_since)
     }
 }
 

@@ -4,11 +4,11 @@
 //! request, so that no sender can add a series.
 
 use super::Decision;
-use ::metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram, with_local_recorder,
+use prometheus::core::Collector;
+use prometheus::{
+    Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use std::sync::Arc;
 
 const REQUESTS: &str = "fencegate_requests_total";
@@ -38,71 +38,121 @@ const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 10
 
 /// All metrics of one gateway.
 pub struct Metrics {
-    handle: PrometheusHandle,
+    registry: Registry,
     /// The routes', in the order of the configuration.
     pub routes: Vec<Arc<RouteMetrics>>,
     /// For requests that no route takes.
     pub unrouted: Arc<RouteMetrics>,
-    /// From the arrival of a raise until it is forwarded or refused.
+    /// From the arrival of a raise until it is forwarded or refused, in seconds.
     pub raise_seconds: Histogram,
-    /// From a durable raise until its drain ended.
+    /// From a durable raise until its drain ended, in seconds.
     pub drain_seconds: Histogram,
-    /// One commit of the store, the sync included.
+    /// One commit of the store, the sync included, in seconds.
     pub commit_seconds: Histogram,
     /// Raises that one commit made durable.
     pub commit_batch_size: Histogram,
-    /// From a forwarded request to the final response head, by upstream, in the configuration's order.
+    /// From a forwarded request to the final response head, in seconds, by upstream, in the
+    /// configuration's order.
     pub upstream_seconds: Vec<Histogram>,
-    store_errors: [Counter; STORE_OPS.len()],
+    store_errors: [IntCounter; STORE_OPS.len()],
 }
 
 /// The metrics of one route.
 pub struct RouteMetrics {
-    requests: [Counter; Decision::ALL.len()],
-    rejections: [Counter; Decision::ALL.len()],
+    requests: [IntCounter; Decision::ALL.len()],
+    /// One for each decision that is a refusal.
+    rejections: [Option<IntCounter>; Decision::ALL.len()],
     /// Raises that were sealed.
-    pub raises: Counter,
+    pub raises: IntCounter,
     /// Writes of unknown outcome that nothing waits for, since the upstream declares no settle.
-    pub best_effort: Counter,
+    pub best_effort: IntCounter,
     /// Writes forwarded and not ended.
-    pub inflight: Gauge,
+    pub inflight: IntGauge,
     /// Writes of unknown outcome inside their settle.
-    pub unsettled: Gauge,
+    pub unsettled: IntGauge,
     /// Writes that wait for a commit or a drain.
-    pub waiting: Gauge,
-    /// For each stale request: how long ago its token was superseded.
+    pub waiting: IntGauge,
+    /// For each stale request: how long ago its token was superseded, in seconds.
     pub zombie_age: Histogram,
+}
+
+/// The families whose series have a route as their label.
+struct Families {
+    requests: IntCounterVec,
+    rejections: IntCounterVec,
+    raises: IntCounterVec,
+    best_effort: IntCounterVec,
+    inflight: IntGaugeVec,
+    unsettled: IntGaugeVec,
+    waiting: IntGaugeVec,
+    zombie_age: HistogramVec,
+}
+
+impl Families {
+    fn new(all: &Registry) -> Result<Self, Error> {
+        let counters = |name, help, labels: &[&str]| {
+            added(all, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let gauges = |name, help| added(all, IntGaugeVec::new(Opts::new(name, help), &["route"]));
+        Ok(Self {
+            requests: counters(
+                REQUESTS,
+                "requests by route and what became of them",
+                &["route", "decision"],
+            )?,
+            rejections: counters(
+                REJECTIONS,
+                "requests that the gateway refused, by route and reason",
+                &["route", "reason"],
+            )?,
+            raises: counters(RAISES, "fences raised", &["route"])?,
+            best_effort: counters(
+                BEST_EFFORT,
+                "writes of unknown outcome that nothing waits for",
+                &["route"],
+            )?,
+            inflight: gauges(INFLIGHT, "writes forwarded and not ended")?,
+            unsettled: gauges(UNSETTLED, "writes of unknown outcome inside their settle")?,
+            waiting: gauges(WAITING, "writes that wait for a commit or a drain")?,
+            zombie_age: added(
+                all,
+                HistogramVec::new(
+                    HistogramOpts::new(
+                        ZOMBIE_AGE,
+                        "age of a refused token's succession in seconds",
+                    )
+                    .buckets(AGES.to_vec()),
+                    &["route"],
+                ),
+            )?,
+        })
+    }
+
+    fn of(&self, route: &str) -> RouteMetrics {
+        let decided = |d: Decision| self.requests.with_label_values(&[route, d.word()]);
+        let rejected = |d: Decision| {
+            d.is_refusal()
+                .then(|| self.rejections.with_label_values(&[route, d.word()]))
+        };
+        RouteMetrics {
+            requests: Decision::ALL.map(decided),
+            rejections: Decision::ALL.map(rejected),
+            raises: self.raises.with_label_values(&[route]),
+            best_effort: self.best_effort.with_label_values(&[route]),
+            inflight: self.inflight.with_label_values(&[route]),
+            unsettled: self.unsettled.with_label_values(&[route]),
+            waiting: self.waiting.with_label_values(&[route]),
+            zombie_age: self.zombie_age.with_label_values(&[route]),
+        }
+    }
 }
 
 impl RouteMetrics {
     /// Counts a request, once, under its decision.
     pub fn count(&self, decision: Decision) {
-        self.requests[decision as usize].increment(1);
-        if decision.is_refusal() {
-            self.rejections[decision as usize].increment(1);
-        }
-    }
-
-    fn new(route: &str) -> Self {
-        let label = || route.to_owned();
-        let series = |name: &'static str, key: &'static str, wanted: fn(Decision) -> bool| {
-            Decision::ALL.map(|d| {
-                if wanted(d) {
-                    counter!(name, "route" => label(), key => d.word())
-                } else {
-                    Counter::noop()
-                }
-            })
-        };
-        Self {
-            requests: series(REQUESTS, "decision", |_| true),
-            rejections: series(REJECTIONS, "reason", Decision::is_refusal),
-            raises: counter!(RAISES, "route" => label()),
-            best_effort: counter!(BEST_EFFORT, "route" => label()),
-            inflight: gauge!(INFLIGHT, "route" => label()),
-            unsettled: gauge!(UNSETTLED, "route" => label()),
-            waiting: gauge!(WAITING, "route" => label()),
-            zombie_age: histogram!(ZOMBIE_AGE, "route" => label()),
+        self.requests[decision as usize].inc();
+        if let Some(rejections) = &self.rejections[decision as usize] {
+            rejections.inc();
         }
     }
 }
@@ -111,102 +161,62 @@ impl Metrics {
     /// Registers every series for these routes and upstreams.
     ///
     /// # Errors
-    /// Where the exporter refuses a bucket list; the lists are constants, so never in practice.
-    pub fn new(routes: &[&str], upstreams: &[&str]) -> Result<Self, BuildError> {
-        let full = |name: &str| Matcher::Full(name.to_owned());
-        let recorder = PrometheusBuilder::new()
-            .set_buckets(&SECONDS)?
-            .set_buckets_for_metric(full(ZOMBIE_AGE), &AGES)?
-            .set_buckets_for_metric(full(COMMIT_BATCH_SIZE), &SIZES)?
-            .build_recorder();
-        let handle = recorder.handle();
-        Ok(with_local_recorder(&recorder, || {
-            Self::register(handle, routes, upstreams)
-        }))
+    /// Where a name is registered twice; the names are constants, so never in practice.
+    pub fn new(routes: &[&str], upstreams: &[&str]) -> Result<Self, Error> {
+        let registry = Registry::new();
+        let all = &registry;
+        let seconds = |name, help| added(all, Histogram::with_opts(in_seconds(name, help)));
+        let families = Families::new(all)?;
+        let sizes = HistogramOpts::new(COMMIT_BATCH_SIZE, "raises in one commit");
+        let upstream_seconds = in_seconds(UPSTREAM_SECONDS, "forwarded until the response head");
+        let upstream_seconds = added(all, HistogramVec::new(upstream_seconds, &["upstream"]))?;
+        let errors = Opts::new(STORE_ERRORS, "failed operations of the fence store");
+        let errors = added(all, IntCounterVec::new(errors, &["op"]))?;
+        let info = Opts::new(BUILD_INFO, "1, with the version as a label")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        added(all, Gauge::with_opts(info))?.set(1.0);
+        Ok(Self {
+            routes: routes.iter().map(|r| Arc::new(families.of(r))).collect(),
+            unrouted: Arc::new(families.of("")),
+            raise_seconds: seconds(RAISE_SECONDS, "arrival of a raise until it went or not")?,
+            drain_seconds: seconds(DRAIN_SECONDS, "durable raise until its drain ended")?,
+            commit_seconds: seconds(COMMIT_SECONDS, "one commit of the store with its sync")?,
+            commit_batch_size: added(all, Histogram::with_opts(sizes.buckets(SIZES.to_vec())))?,
+            upstream_seconds: upstreams
+                .iter()
+                .map(|u| upstream_seconds.with_label_values(&[u]))
+                .collect(),
+            store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
+            registry,
+        })
     }
 
     /// The page that Prometheus reads.
     #[must_use]
     pub fn render(&self) -> String {
-        self.handle.render()
-    }
-
-    /// Folds the recorded samples into their buckets; to be called every few seconds, so that
-    /// samples do not pile up where nobody scrapes.
-    pub fn run_upkeep(&self) {
-        self.handle.run_upkeep();
+        // It fails only for a name that is no name; ours are constants.
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_default()
     }
 
     /// Counts a failed operation of the store, one of [`STORE_OPS`].
     pub fn store_error(&self, op: &str) {
         if let Some(at) = STORE_OPS.iter().position(|o| *o == op) {
-            self.store_errors[at].increment(1);
-        }
-    }
-
-    fn register(handle: PrometheusHandle, routes: &[&str], upstreams: &[&str]) -> Self {
-        describe();
-        gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-        Self {
-            handle,
-            routes: routes
-                .iter()
-                .map(|r| Arc::new(RouteMetrics::new(r)))
-                .collect(),
-            unrouted: Arc::new(RouteMetrics::new("")),
-            raise_seconds: histogram!(RAISE_SECONDS),
-            drain_seconds: histogram!(DRAIN_SECONDS),
-            commit_seconds: histogram!(COMMIT_SECONDS),
-            commit_batch_size: histogram!(COMMIT_BATCH_SIZE),
-            upstream_seconds: upstreams
-                .iter()
-                .map(|u| histogram!(UPSTREAM_SECONDS, "upstream" => (*u).to_owned()))
-                .collect(),
-            store_errors: STORE_OPS.map(|op| counter!(STORE_ERRORS, "op" => op)),
+            self.store_errors[at].inc();
         }
     }
 }
 
-fn describe() {
-    describe_counter!(REQUESTS, "requests by route and what became of them");
-    describe_counter!(
-        REJECTIONS,
-        "requests that the gateway refused, by route and reason"
-    );
-    describe_counter!(RAISES, "fences raised");
-    describe_counter!(
-        BEST_EFFORT,
-        "writes of unknown outcome that nothing waits for"
-    );
-    describe_histogram!(
-        RAISE_SECONDS,
-        Unit::Seconds,
-        "arrival of a raise until it went or not"
-    );
-    describe_histogram!(
-        DRAIN_SECONDS,
-        Unit::Seconds,
-        "durable raise until its drain ended"
-    );
-    describe_histogram!(
-        COMMIT_SECONDS,
-        Unit::Seconds,
-        "one commit of the store with its sync"
-    );
-    describe_histogram!(COMMIT_BATCH_SIZE, "raises in one commit");
-    describe_gauge!(INFLIGHT, "writes forwarded and not ended");
-    describe_gauge!(UNSETTLED, "writes of unknown outcome inside their settle");
-    describe_gauge!(WAITING, "writes that wait for a commit or a drain");
-    describe_histogram!(
-        ZOMBIE_AGE,
-        Unit::Seconds,
-        "age of a refused token's succession"
-    );
-    describe_histogram!(
-        UPSTREAM_SECONDS,
-        Unit::Seconds,
-        "forwarded until the response head"
-    );
-    describe_counter!(STORE_ERRORS, "failed operations of the fence store");
-    describe_gauge!(BUILD_INFO, "1, with the version as a label");
+fn in_seconds(name: &str, help: &str) -> HistogramOpts {
+    HistogramOpts::new(name, format!("{help}, in seconds")).buckets(SECONDS.to_vec())
+}
+
+fn added<C: Collector + Clone + 'static>(
+    all: &Registry,
+    made: Result<C, Error>,
+) -> Result<C, Error> {
+    let made = made?;
+    all.register(Box::new(made.clone()))?;
+    Ok(made)
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of paths or resources.
 
+use super::marks::Marks;
 use super::{header, query};
 use crate::config::{Route, is_safe};
 use http::request::Parts;
@@ -39,6 +40,14 @@ pub fn overrides_path(name: &HeaderName) -> bool {
         .any(|known| header::twins(known, name.as_str()))
 }
 
+/// Whether some servers take a request's method from this header, in any spelling.
+#[must_use]
+pub fn overrides_method(name: &HeaderName) -> bool {
+    METHOD_OVERRIDES
+        .iter()
+        .any(|known| header::twins(known, name.as_str()))
+}
+
 const METHOD_OVERRIDES: [&str; 3] = [
     "x-http-method-override",
     "x-http-method",
@@ -57,12 +66,13 @@ impl Methods {
     ///
     /// # Errors
     /// Where two overrides differ, or one is no method.
-    pub fn of(parts: &Parts) -> Result<Self, &'static str> {
+    pub fn of(parts: &Parts, marks: Marks) -> Result<Self, &'static str> {
         let mut over = None;
-        for (name, value) in &parts.headers {
-            if METHOD_OVERRIDES
+        if marks.overrides_method() {
+            for (_, value) in parts
+                .headers
                 .iter()
-                .any(|known| header::twins(known, name.as_str()))
+                .filter(|(name, _)| overrides_method(name))
             {
                 merge(&mut over, value.as_bytes())?;
             }
@@ -162,7 +172,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Methods::of(&request.body(()).unwrap().into_parts().0)
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        Methods::of(&parts, Marks::of(&parts.headers))
     }
 
     fn judged(method: &str, uri: &str, headers: &[(&str, &str)]) -> String {

@@ -4,6 +4,7 @@
 
 use super::header;
 use super::host::{self, Host};
+use super::marks::Marks;
 use super::target::{self, Split};
 use http::{HeaderMap, HeaderName};
 
@@ -25,10 +26,14 @@ pub enum Bad {
 /// [`Bad`]
 pub fn of<'a>(
     headers: &'a HeaderMap,
+    marks: Marks,
     here: Option<Host<'_>>,
     tokens: bool,
 ) -> Result<Option<Split<'a>>, Bad> {
-    let value = header::only(headers, &[DESTINATION]);
+    if !marks.destination() {
+        return Ok(None); // its name has no hyphen, and so no twin
+    }
+    let value = header::only(headers, &[DESTINATION], marks);
     let value = value.map_err(|_| Bad::Malformed("an ambiguous Destination"))?;
     let Some(value) = value else { return Ok(None) };
     let text = value
@@ -81,7 +86,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(DESTINATION, HeaderValue::from_str(value).unwrap());
         let here = host::parse("a.example:8080").unwrap();
-        of(&headers, Some(here), true).map(|found| found.map(|split| split.path.to_owned()))
+        of(&headers, Marks::of(&headers), Some(here), true)
+            .map(|found| found.map(|split| split.path.to_owned()))
     }
 
     #[test]
@@ -95,7 +101,10 @@ mod tests {
         ] {
             assert_eq!(read(value), Ok(Some(path.into())), "{value}");
         }
-        assert_eq!(of(&HeaderMap::new(), None, false), Ok(None));
+        assert_eq!(
+            of(&HeaderMap::new(), Marks::default(), None, false),
+            Ok(None)
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::{Match, Reject, Routes};
 use crate::config::{Accept, Missing, Mode, Route, Settings, TokenPlace};
-use crate::fence::{Format, ResourceKey};
+use crate::fence::Format;
 use http::{Request, Uri, header};
 use std::fmt;
 
@@ -53,17 +53,18 @@ pub fn explain(settings: &Settings, request: &str) -> Result<Explanation, String
     let (parts, ()) = built
         .map_err(|e| format!("\"{request}\" is no request: {e}"))?
         .into_parts();
-    Ok(match Routes::new(settings).classify(&parts) {
+    let routes = Routes::new(settings);
+    Ok(match routes.classify(&parts) {
         Ok(found) => matched(&found),
         Err(reject) => rejected(&reject),
     })
 }
 
-fn rejected(reject: &Reject) -> Explanation {
+fn rejected(reject: &Reject<'_>) -> Explanation {
     let (route, answer) = match reject {
         Reject::Unrouted => (None, "404 unrouted: no route matches".to_owned()),
-        Reject::Malformed { why, route } => (route.as_ref(), format!("400 malformed: {why}")),
-        Reject::Forbidden { why, route } => (Some(route), format!("403 forbidden: {why}")),
+        Reject::Malformed { why, route } => (*route, format!("400 malformed: {why}")),
+        Reject::Forbidden { why, route } => (Some(*route), format!("403 forbidden: {why}")),
         Reject::MethodNotAllowed => (None, "405: CONNECT is never served".to_owned()),
     };
     let route = route.map(|route| route.name.to_string());
@@ -75,8 +76,8 @@ fn rejected(reject: &Reject) -> Explanation {
     Explanation { route, lines }
 }
 
-fn matched(found: &Match) -> Explanation {
-    let route = &found.route;
+fn matched(found: &Match<'_>) -> Explanation {
+    let route = found.route;
     let mut lines = vec![
         ("route", route.name.to_string()),
         (
@@ -95,8 +96,7 @@ fn matched(found: &Match) -> Explanation {
     match &found.keys {
         Some(keys) => {
             for key in std::iter::once(&keys.first).chain(&keys.second) {
-                let text = ResourceKey::from_bytes(&key.bytes).map(|key| key.to_string());
-                lines.push(("resource", text.unwrap_or_default()));
+                lines.push(("resource", key.resource.to_string()));
             }
             lines.push(("token", token(route)));
         }

@@ -3,17 +3,18 @@
 //! Knows nothing of how they are found.
 
 use super::class::Class;
+use super::marks::Marks;
 use super::tree::Tree;
 use crate::config::Route;
+use crate::fence::ResourceKey;
 use http::Method;
 use http::uri::PathAndQuery;
-use std::sync::Arc;
 
 /// What a request is, by its head.
 #[derive(Debug)]
-pub struct Match {
+pub struct Match<'a> {
     /// The route that serves it.
-    pub route: Arc<Route>,
+    pub route: &'a Route,
     /// Read or write.
     pub class: Class,
     /// The method that it is judged by: its own, or what overrides that.
@@ -25,7 +26,9 @@ pub struct Match {
     /// The token's text, where it stands in the path or the query.
     pub token: Option<String>,
     /// Where it goes, for a write with a `Destination`.
-    pub destination: Option<Destination>,
+    pub destination: Option<Destination<'a>>,
+    /// What stands out among its headers.
+    pub marks: Marks,
     /// Whether the path ends in a slash.
     pub trailing_slash: bool,
 }
@@ -42,8 +45,8 @@ pub struct Keys {
 /// One resource of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The bytes of a [`ResourceKey`](crate::fence::ResourceKey).
-    pub bytes: Vec<u8>,
+    /// The resource.
+    pub resource: ResourceKey,
     /// Which end of the request it is: its rules are those of that end's route.
     pub end: End,
     /// What the request may change below it.
@@ -61,9 +64,9 @@ pub enum End {
 
 /// The other end of a MOVE or COPY.
 #[derive(Debug)]
-pub struct Destination {
+pub struct Destination<'a> {
     /// The route that covers it. Same upstream, mode and token format as the request's.
-    pub route: Arc<Route>,
+    pub route: &'a Route,
     /// Its path as it is to be forwarded, less the token and the route's prefix.
     pub target: PathAndQuery,
     /// Whether its token stands in [`DESTINATION_TOKEN`](super::DESTINATION_TOKEN).
@@ -71,8 +74,8 @@ pub struct Destination {
 }
 
 /// Why a request is refused by its head alone.
-#[derive(Debug)]
-pub enum Reject {
+#[derive(Clone, Copy, Debug)]
+pub enum Reject<'a> {
     /// No route matches: 404.
     Unrouted,
     /// 400.
@@ -80,32 +83,32 @@ pub enum Reject {
         /// Why, for the sender.
         why: &'static str,
         /// The route, where it is known.
-        route: Option<Arc<Route>>,
+        route: Option<&'a Route>,
     },
     /// 403.
     Forbidden {
         /// Why, for the sender.
         why: &'static str,
         /// The route of the request's own path.
-        route: Arc<Route>,
+        route: &'a Route,
     },
     /// 405: CONNECT.
     MethodNotAllowed,
 }
 
-impl From<&'static str> for Reject {
+impl From<&'static str> for Reject<'_> {
     fn from(why: &'static str) -> Self {
         Self::Malformed { why, route: None }
     }
 }
 
-impl Match {
+impl<'a> Match<'a> {
     /// The route that covers an end of the request.
     #[must_use]
-    pub fn route_of(&self, end: End) -> &Arc<Route> {
+    pub const fn route_of(&self, end: End) -> &'a Route {
         match (end, &self.destination) {
-            (End::Destination, Some(destination)) => &destination.route,
-            _ => &self.route,
+            (End::Destination, Some(destination)) => destination.route,
+            _ => self.route,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Keys {
     }
 
     /// One resource.
-    pub(super) fn one(first: Key) -> Self {
+    pub(super) const fn one(first: Key) -> Self {
         Self {
             first,
             second: None,
@@ -126,7 +129,7 @@ impl Keys {
 
     /// A MOVE of a resource onto itself has one key.
     pub(super) fn both(first: Key, second: Key) -> Self {
-        if first.bytes != second.bytes {
+        if first.resource != second.resource {
             return Self {
                 first,
                 second: Some(second),
@@ -143,9 +146,9 @@ impl Keys {
 
 impl Key {
     /// A resource below which nothing changes.
-    pub(super) fn alone(bytes: Vec<u8>, end: End) -> Self {
+    pub(super) const fn alone(resource: ResourceKey, end: End) -> Self {
         Self {
-            bytes,
+            resource,
             end,
             tree: Tree::No,
         }

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of what they decide.
 
+use super::marks::Marks;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -19,30 +20,27 @@ pub enum Ambiguous {
     Connection,
 }
 
-/// The only value that the request has under any of these names.
+/// The only value that the request has under any of these names. `marks`: those of the same headers.
 ///
 /// # Errors
 /// [`Ambiguous`]
 pub fn only<'a>(
     headers: &'a HeaderMap,
     names: &[HeaderName],
+    marks: Marks,
 ) -> Result<Option<&'a HeaderValue>, Ambiguous> {
     let mut found = None;
-    for (name, value) in headers {
-        // Both a name and its twin are as long as it: most headers are done with here.
-        let length = name.as_str().len();
-        if names.iter().all(|n| n.as_str().len() != length) {
-            continue;
-        }
-        if names.contains(name) {
-            if found.replace(value).is_some() {
-                return Err(Ambiguous::Twice);
-            }
-        } else if names.iter().any(|n| twins(n.as_str(), name.as_str())) {
-            return Err(Ambiguous::Underscore);
+    for value in names.iter().flat_map(|name| headers.get_all(name)) {
+        if found.replace(value).is_some() {
+            return Err(Ambiguous::Twice);
         }
     }
+    let odd = marks.underscore() || names.iter().any(|name| name.as_str().contains('_'));
+    if odd && headers.keys().any(|name| is_twin(name, names)) {
+        return Err(Ambiguous::Underscore);
+    }
     if found.is_some()
+        && marks.connection()
         && headers
             .get_all(CONNECTION)
             .iter()
@@ -51,6 +49,11 @@ pub fn only<'a>(
         return Err(Ambiguous::Connection);
     }
     Ok(found)
+}
+
+fn is_twin(name: &HeaderName, names: &[HeaderName]) -> bool {
+    let twin = |other: &HeaderName| twins(other.as_str(), name.as_str());
+    !names.contains(name) && names.iter().any(twin)
 }
 
 /// Whether both names are one to a server that takes an underscore for a hyphen.

@@ -6,6 +6,8 @@ use http::Version;
 use http::header::HOST;
 use http::request::Parts;
 
+const NO_HOST: &str = "the host is not a plain name or address";
+
 /// A host and, where it was given, a port, as the client spelt them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host<'a> {
@@ -70,30 +72,51 @@ pub fn of(parts: &Parts) -> Result<Option<Host<'_>>, &'static str> {
 /// # Errors
 /// Why it is no host.
 pub fn parse(text: &str) -> Result<Host<'_>, &'static str> {
-    const NO_HOST: &str = "the host is not a plain name or address";
-    let (name, port) =
-        if let Some((address, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) {
-            address.parse::<std::net::Ipv6Addr>().map_err(|_| NO_HOST)?;
-            let name = text.get(..address.len() + 2).unwrap_or_default();
-            let port = rest.strip_prefix(':');
-            if port.is_none() && !rest.is_empty() {
-                return Err(NO_HOST);
-            }
-            (name, port)
-        } else {
-            let (name, port) = text
-                .split_once(':')
-                .map_or((text, None), |(n, p)| (n, Some(p)));
-            let word = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-            if name.is_empty() || !name.bytes().all(word) || name.ends_with('.') {
-                return Err(NO_HOST);
-            }
-            (name, port)
-        };
-    if port.is_some_and(|port| port.parse::<u16>().is_err() || port.starts_with(['0', '+'])) {
+    let bytes = text.as_bytes();
+    if bytes.first() == Some(&b'[') {
+        return address(text);
+    }
+    let word = |b: &u8| matches!(b, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_');
+    let end = bytes.iter().position(|b| !word(b)).unwrap_or(bytes.len());
+    if end == 0 || bytes.get(end - 1) == Some(&b'.') {
+        return Err(NO_HOST);
+    }
+    host(text, end)
+}
+
+/// The same for an IPv6 address in brackets.
+fn address(text: &str) -> Result<Host<'_>, &'static str> {
+    let (inner, _) = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+        .ok_or(NO_HOST)?;
+    inner.parse::<std::net::Ipv6Addr>().map_err(|_| NO_HOST)?;
+    host(text, inner.len() + 2)
+}
+
+/// A name that ends there, and the port behind it.
+fn host(text: &str, end: usize) -> Result<Host<'_>, &'static str> {
+    let name = text.get(..end).unwrap_or_default();
+    let port = match text.as_bytes().get(end) {
+        None => None,
+        Some(b':') => text.get(end + 1..),
+        Some(_) => return Err(NO_HOST),
+    };
+    if port.is_some_and(|port| !is_port(port.as_bytes())) {
         return Err("the port is no number");
     }
     Ok(Host { name, port })
+}
+
+fn is_port(digits: &[u8]) -> bool {
+    let number = || {
+        let digit = |sum: u32, b: &u8| sum * 10 + u32::from(b - b'0');
+        digits.iter().fold(0, digit)
+    };
+    matches!(digits.first(), Some(b'1'..=b'9'))
+        && digits.len() <= 5
+        && digits.iter().all(u8::is_ascii_digit)
+        && number() <= 65_535
 }
 
 #[cfg(test)]
@@ -134,8 +157,8 @@ mod tests {
     #[test]
     fn odd_hosts_are_refused() {
         for text in [
-            "", "a.", "a.:80", "a b", "u@a", "a:", "a:x", "a:+1", "a:80:80", "[::1", "[x]",
-            "[::1]x", "a/b", "a,b",
+            "", "a.", "a.:80", "a b", "u@a", "a:", "a:x", "a:+1", "a:080", "a:65536", "a:80:80",
+            "[::1", "[x]", "[::1]x", "a/b", "a,b",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,11 +1,12 @@
 //! The resource key of a request: a route's template, filled with the request's parts.
 //!
-//! Gives the bytes of a [`ResourceKey`](crate::fence::ResourceKey), as the store has them. Knows
-//! nothing of what is fenced.
+//! Knows nothing of what is fenced.
 
 use super::host::Host;
+use super::marks::Marks;
 use super::{header, path, query};
-use crate::config::{Captures, Part, Route};
+use crate::config::{Captures, KeyBytes, Part, Route};
+use crate::fence::ResourceKey;
 use http::HeaderMap;
 
 /// What a template may need of a request.
@@ -17,6 +18,8 @@ pub struct Facts<'a> {
     pub host: Option<Host<'a>>,
     /// The headers.
     pub headers: &'a HeaderMap,
+    /// What stands out among them.
+    pub marks: Marks,
     /// The raw query.
     pub query: Option<&'a str>,
 }
@@ -29,11 +32,10 @@ pub fn of(
     route: &Route,
     captures: &Captures<'_>,
     facts: Facts<'_>,
-) -> Result<Vec<u8>, &'static str> {
+) -> Result<ResourceKey, &'static str> {
     let namespace = route.namespace.as_bytes();
     let template = &route.resource;
-    let mut key =
-        Vec::with_capacity(1 + namespace.len() + template.as_str().len() + facts.path.len());
+    let mut key = KeyBytes::new();
     key.push(u8::try_from(namespace.len()).unwrap_or(u8::MAX));
     key.extend_from_slice(namespace);
     template.render(&mut key, |part, key| {
@@ -45,14 +47,14 @@ pub fn of(
             Ok(())
         }
     })?;
-    Ok(key)
+    ResourceKey::from_bytes(&key).ok_or("the resource has no key")
 }
 
 fn append(
     part: &Part,
     captures: &Captures<'_>,
     facts: Facts<'_>,
-    key: &mut Vec<u8>,
+    key: &mut KeyBytes,
 ) -> Result<(), &'static str> {
     match part {
         Part::Literal(text) => key.extend_from_slice(text.as_bytes()),
@@ -63,7 +65,7 @@ fn append(
             key.extend(host.name.bytes().map(|b| b.to_ascii_lowercase()));
         }
         Part::Header(name) => {
-            let value = header::only(facts.headers, std::slice::from_ref(name));
+            let value = header::only(facts.headers, std::slice::from_ref(name), facts.marks);
             let value = value.map_err(|_| "a header that names the resource is ambiguous")?;
             let value = value
                 .map(|value| value.as_bytes().trim_ascii())

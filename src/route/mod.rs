@@ -9,6 +9,7 @@ mod found;
 pub mod header;
 mod host;
 mod key;
+pub mod marks;
 mod path;
 mod query;
 mod target;
@@ -18,6 +19,7 @@ mod tree;
 
 pub use class::{Class, PATH_OVERRIDES, overrides_path};
 pub use found::{Destination, End, Key, Keys, Match, Reject};
+pub use marks::Marks;
 pub use tree::Tree;
 
 use crate::config::{Captures, Mode, Route, Settings, TokenPlace};
@@ -52,6 +54,7 @@ struct Entry {
 /// A request's head, read once.
 struct Head<'a> {
     parts: &'a Parts,
+    marks: Marks,
     methods: Methods,
     host: Option<Host<'a>>,
 }
@@ -62,6 +65,7 @@ impl<'a> Head<'a> {
             path,
             host: self.host,
             headers: &self.parts.headers,
+            marks: self.marks,
             query: self.parts.uri.query(),
         }
     }
@@ -102,13 +106,15 @@ impl Routes {
     ///
     /// # Errors
     /// [`Reject`], for what must go no further.
-    pub fn classify(&self, parts: &Parts) -> Result<Match, Reject> {
-        let methods = Methods::of(parts)?;
+    pub fn classify<'r>(&'r self, parts: &Parts) -> Result<Match<'r>, Reject<'r>> {
+        let marks = Marks::of(&parts.headers);
+        let methods = Methods::of(parts, marks)?;
         if methods.connects() {
             return Err(Reject::MethodNotAllowed);
         }
         let head = Head {
             parts,
+            marks,
             methods,
             host: host::of(parts)?,
         };
@@ -121,7 +127,7 @@ impl Routes {
         let (entry, captures) = self.find(&canonical.text, &head).ok_or(Reject::Unrouted)?;
         let malformed = |why| Reject::Malformed {
             why,
-            route: Some(entry.route.clone()),
+            route: Some(&*entry.route),
         };
         let (token, query) = token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
         let target = target::join(
@@ -130,31 +136,32 @@ impl Routes {
             query.as_deref(),
         );
         let mut found = Match {
-            route: entry.route.clone(),
+            route: &entry.route,
             class: head.methods.class(&entry.route),
             method: head.methods.judged().clone(),
             keys: None,
             target: target.map_err(malformed)?,
             token,
             destination: None,
+            marks,
             trailing_slash: canonical.trailing_slash,
         };
         let facts = head.facts(&canonical.text);
         let fenced = found.route.mode != Mode::Off;
         let first = if fenced && (found.class == Class::Write || found.route.raise_on_read) {
-            Some(key::of(&found.route, &captures, facts).map_err(malformed)?)
+            Some(key::of(found.route, &captures, facts).map_err(malformed)?)
         } else {
             None
         };
         if found.class == Class::Read {
-            found.keys = first.map(|bytes| Keys::one(Key::alone(bytes, End::Request)));
+            found.keys = first.map(|key| Keys::one(Key::alone(key, End::Request)));
             return Ok(found);
         }
         let own = tree::Place {
             entry,
             facts,
             trailing_slash: canonical.trailing_slash,
-            key: first.as_deref(),
+            key: first.as_ref(),
             end: End::Request,
         };
         let other = self.other_end(&head, &mut found)?;
@@ -167,8 +174,8 @@ impl Routes {
         } else {
             Tree::No
         };
-        let first = first.map(|bytes| Key {
-            bytes,
+        let first = first.map(|resource| Key {
+            resource,
             end: End::Request,
             tree,
         });
@@ -205,7 +212,11 @@ impl Routes {
         Ok(canonical)
     }
 
-    fn find<'a>(&'a self, path: &'a str, head: &Head<'_>) -> Option<(&'a Entry, Captures<'a>)> {
+    fn find<'p, 'r: 'p>(
+        &'r self,
+        path: &'p str,
+        head: &Head<'_>,
+    ) -> Option<(&'r Entry, Captures<'p>)> {
         let method = head.methods.judged();
         self.entries.iter().find_map(|entry| {
             let route = &entry.route;
@@ -222,27 +233,28 @@ impl Routes {
         })
     }
 
-    fn below(&self, place: &tree::Place<'_>) -> Result<Tree, Reject> {
+    fn below<'a>(&self, place: &tree::Place<'a, '_>) -> Result<Tree, Reject<'a>> {
         tree::below(&self.entries, place).map_err(|why| Reject::Forbidden {
             why,
-            route: place.entry.route.clone(),
+            route: &place.entry.route,
         })
     }
 
     /// Routes the `Destination` of a write as a request to it would be. Gives its key, where the
     /// route makes keys.
-    fn other_end(&self, head: &Head<'_>, found: &mut Match) -> Result<Option<Key>, Reject> {
-        let own = found.route.clone();
+    fn other_end<'a>(
+        &'a self,
+        head: &Head<'_>,
+        found: &mut Match<'a>,
+    ) -> Result<Option<Key>, Reject<'a>> {
+        let own = found.route;
         let malformed = |why| Reject::Malformed {
             why,
-            route: Some(own.clone()),
+            route: Some(own),
         };
-        let forbidden = |why| Reject::Forbidden {
-            why,
-            route: own.clone(),
-        };
+        let forbidden = |why| Reject::Forbidden { why, route: own };
         let headers = &head.parts.headers;
-        let raw = match destination::of(headers, head.host, self.path_tokens) {
+        let raw = match destination::of(headers, head.marks, head.host, self.path_tokens) {
             Ok(Some(raw)) => raw,
             Ok(None) if head.methods.needs_destination() && own.mode != Mode::Off => {
                 return Err(malformed("a MOVE or COPY without a Destination"));
@@ -255,7 +267,7 @@ impl Routes {
         };
         let canonical = self.canonical(raw).map_err(malformed)?;
         let (entry, captures) = self.find(&canonical.text, head).ok_or(Reject::Unrouted)?;
-        let route = &entry.route;
+        let route = &*entry.route;
         if route.upstream.index != own.upstream.index {
             return Err(forbidden("the Destination is in another upstream"));
         }
@@ -280,7 +292,7 @@ impl Routes {
         let target = PathAndQuery::try_from(target::strip(raw.path, entry.strip));
         let target = target.map_err(|_| malformed("the Destination is malformed"))?;
         let facts = head.facts(&canonical.text);
-        let bytes = if route.mode == Mode::Off {
+        let resource = if route.mode == Mode::Off {
             None
         } else {
             Some(key::of(route, &captures, facts).map_err(malformed)?)
@@ -289,17 +301,17 @@ impl Routes {
             entry,
             facts,
             trailing_slash: canonical.trailing_slash,
-            key: bytes.as_deref(),
+            key: resource.as_ref(),
             end: End::Destination,
         };
         let tree = self.below(&place)?;
         found.destination = Some(Destination {
-            route: route.clone(),
+            route,
             target,
             own_token,
         });
-        Ok(bytes.map(|bytes| Key {
-            bytes,
+        Ok(resource.map(|resource| Key {
+            resource,
             end: End::Destination,
             tree,
         }))

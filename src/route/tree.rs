@@ -6,6 +6,7 @@
 use super::key::{self, Facts};
 use super::{End, Entry, target};
 use crate::config::Mode;
+use crate::fence::ResourceKey;
 
 /// Whether a request that reaches below its path may go ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +20,17 @@ pub enum Tree {
 }
 
 /// One end of a request, and its key where its route makes keys.
-pub struct Place<'a> {
-    pub entry: &'a Entry,
-    pub facts: Facts<'a>,
+pub struct Place<'r, 'h> {
+    pub entry: &'r Entry,
+    pub facts: Facts<'h>,
     pub trailing_slash: bool,
-    pub key: Option<&'a [u8]>,
+    pub key: Option<&'h ResourceKey>,
     pub end: End,
 }
 
 /// What a request that reaches below its path changes there. `Err` where that is fenced by a route
 /// that enforces and this route does not, so that the request is refused whatever its own mode says.
-pub fn below(routes: &[Entry], place: &Place<'_>) -> Result<Tree, &'static str> {
+pub fn below(routes: &[Entry], place: &Place<'_, '_>) -> Result<Tree, &'static str> {
     let own = &place.entry.route;
     if own.allow_collections {
         return Ok(Tree::No);
@@ -69,14 +70,14 @@ pub fn below(routes: &[Entry], place: &Place<'_>) -> Result<Tree, &'static str> 
 }
 
 /// How the key of a path below relates to the key of the path itself.
-fn relation(other: &Entry, path: &str, facts: Facts<'_>, key: &[u8]) -> Tree {
+fn relation(other: &Entry, path: &str, facts: Facts<'_>, key: &ResourceKey) -> Tree {
     let Some(captures) = other.route.path.matches(path) else {
         return Tree::Refuse;
     };
     let Ok(below) = key::of(&other.route, &captures, Facts { path, ..facts }) else {
         return Tree::Refuse;
     };
-    match below.strip_prefix(key) {
+    match below.as_bytes().strip_prefix(key.as_bytes()) {
         Some([]) => Tree::No,
         Some([b'/', ..]) => Tree::Ask,
         _ => Tree::Refuse,

@@ -68,18 +68,18 @@ impl House {
         }
     }
 
-    fn want(&self, name: u64, token: u64) -> Want {
+    fn want<'a>(&'a self, key: &'a ResourceKey, token: u64) -> Want<'a> {
         Want {
-            key: key(name),
+            key,
             token: Token::new(0, token),
-            policy: Arc::clone(&self.policy),
+            policy: &self.policy,
         }
     }
 
     /// Admits a write and ends it as answered. Says whether it was admitted.
     fn write(&self, on: &Runtime, name: u64, token: u64) -> bool {
         let admitted = on.block_on(self.gates.admit(
-            &[self.want(name, token)],
+            &[self.want(&key(name), token)],
             Kind::Write,
             &self.policy,
             Vec::new(),
@@ -100,7 +100,8 @@ impl House {
 impl House {
     /// Admits a write, and checks against the ground that no lower one comes after it or beside it.
     fn write_on(&self, on: &Runtime, ground: &Ground, name: u64, token: u64) {
-        let wants = [self.want(name, token)];
+        let key = key(name);
+        let wants = [self.want(&key, token)];
         let admit = self
             .gates
             .admit(&wants, Kind::Write, &self.policy, Vec::new());
@@ -140,7 +141,7 @@ fn idle_gates_leave_memory_and_the_fence_holds() {
     }
     assert_eq!(house.gates.len(), 500);
     let held = on.block_on(house.gates.admit(
-        &[house.want(7, 5)],
+        &[house.want(&key(7), 5)],
         Kind::Write,
         &house.policy,
         Vec::new(),

@@ -59,6 +59,16 @@ fn hop_by_hop_headers_are_stripped_both_ways() {
 }
 
 #[test]
+fn who_asked_is_said_without_beginning_a_forwarded() {
+    let w = World::new();
+    w.put(5).send().answered(200);
+    let seen = w.up.head("t5");
+    assert_eq!(seen.all("X-Forwarded-For"), ["127.0.0.1"]);
+    assert_eq!(seen.all("X-Forwarded-Proto"), ["http"]);
+    assert!(seen.all("Forwarded").is_empty());
+}
+
+#[test]
 fn who_asked_is_appended() {
     let w = World::new();
     let ask = w

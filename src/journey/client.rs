@@ -1,0 +1,56 @@
+//! A client connection, and whether a request of it is under way.
+
+use crate::forward::headers::Peer;
+use crate::socket::Socket;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A client connection.
+pub struct Client {
+    /// What is said of it upstream.
+    pub peer: Peer,
+    /// The connection itself.
+    pub socket: Socket,
+    under_way: Cell<usize>,
+    served: Cell<u64>,
+}
+
+/// A request of a client, from its head to the end of its response: until this is dropped.
+pub struct UnderWay(Rc<Client>);
+
+impl Client {
+    /// A client that has sent nothing yet.
+    #[must_use]
+    pub fn new(peer: Peer, socket: Socket) -> Self {
+        Self {
+            peer,
+            socket,
+            under_way: Cell::new(0),
+            served: Cell::new(0),
+        }
+    }
+
+    /// A request begins.
+    #[must_use]
+    pub fn begin(self: &Rc<Self>) -> UnderWay {
+        self.under_way.set(self.under_way.get() + 1);
+        UnderWay(Rc::clone(self))
+    }
+
+    /// How many requests have ended; `None` while one is under way. Where it does not change, the
+    /// client is quiet: nobody reads a clock for each request.
+    #[must_use]
+    pub fn quiet_after(&self) -> Option<u64> {
+        (self.under_way.get() == 0).then_some(self.served.get())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let client = &self.0;
+        client
+            .under_way
+            .set(client.under_way.get().saturating_sub(1));
+        client.served.set(client.served.get() + 1);
+    }
+}
