@@ -247,14 +247,15 @@ impl Worker {
     fn prepare(&self, found: &Match<'_>, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
         let upstream = &found.route.upstream;
         head.uri = Uri::from(found.target.clone());
-        head.version = Version::HTTP_11;
+        let came_as = std::mem::replace(&mut head.version, Version::HTTP_11);
         headers::outbound(&mut head.headers, found.marks, peer);
         let own_host = self.hosts[upstream.index].as_ref();
         match own_host {
             Some(host) if upstream.rewrite_host => {
                 headers::rewrite_host(&mut head.headers, host.clone());
             }
-            Some(host) if !head.headers.contains_key(HOST) => {
+            // Every other request has one: it was looked at.
+            Some(host) if came_as < Version::HTTP_11 && !head.headers.contains_key(HOST) => {
                 head.headers.insert(HOST, host.clone());
             }
             _ => {}

@@ -13,4 +13,4 @@ pub use file::Note;
 pub use load::{Loaded, load};
 pub use pattern::{Captures, PathPattern};
 pub use settings::*;
-pub use template::{KeyBytes, Part, Template};
+pub use template::{Part, Template};

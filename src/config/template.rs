@@ -4,11 +4,7 @@
 
 use super::pattern::PathPattern;
 use http::HeaderName;
-use smallvec::SmallVec;
 use std::fmt;
-
-/// The bytes of a resource key that is being made.
-pub type KeyBytes = SmallVec<[u8; 120]>;
 
 /// A resource template, such as `files/{key}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +103,8 @@ impl Template {
     /// The first one that `value` gives.
     pub fn render<E>(
         &self,
-        key: &mut KeyBytes,
-        mut value: impl FnMut(&Part, &mut KeyBytes) -> Result<(), E>,
+        key: &mut Vec<u8>,
+        mut value: impl FnMut(&Part, &mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         for part in &self.parts {
             match part {
@@ -222,7 +218,7 @@ mod tests {
     #[test]
     fn renders_its_parts_in_order() {
         let made = template("f/{key}/{host}", "/f/{*key}").unwrap();
-        let mut key = KeyBytes::from_slice(b"head:");
+        let mut key = b"head:".to_vec();
         let done: Result<(), ()> = made.render(&mut key, |part, out| {
             out.extend_from_slice(if *part == Part::Host { b"h" } else { b"k" });
             Ok(())

@@ -88,7 +88,7 @@ impl Body for Download {
             if let Source::Direct(direct) = std::mem::replace(&mut self.0, Source::Done)
                 && !broken
             {
-                direct.link.give_back(direct.whole);
+                direct.link.give_back_later(direct.whole);
             }
         }
         polled

@@ -260,6 +260,12 @@ impl Link {
         });
     }
 
+    /// The same, where the response ended after its head came.
+    pub(super) fn give_back_later(mut self, whole: bool) {
+        self.used_at = clock::now();
+        self.give_back(whole);
+    }
+
     fn rest(self) {
         if let Some(pool) = self.pool.upgrade() {
             pool.idle.borrow_mut().push(self);

@@ -73,7 +73,7 @@ impl Relay {
 
     /// Gives the connection back after [`Step::End`].
     pub(super) fn give_back(self) {
-        self.link.give_back(self.progress.is_whole());
+        self.link.give_back_later(self.progress.is_whole());
     }
 
     /// Moves what is left, without a pass, for as long as the client is there.

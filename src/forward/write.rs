@@ -61,6 +61,7 @@ pub(super) async fn run(
     } else if success {
         Box::pin(alongside(pass, relay, progress, settled_at, says_something))
     } else {
+        progress.stop(); // at once: what is left to do runs later
         Box::pin(turned_down(pass, relay, progress))
     };
     (Ok(http::Response::from_parts(head, piped)), Some(rest))
@@ -77,14 +78,13 @@ fn answered(says_something: bool) -> Outcome {
     }
 }
 
-/// Turned down before the request was whole (413, 401): nothing more of it is sent, the answer is
-/// passed on, and the connection closed. A cut closes it at once.
+/// Turned down before the request was whole (413, 401), and stopped by now: nothing more of it is sent,
+/// the answer is passed on, and the connection closed. A cut closes it at once.
 async fn turned_down(pass: Pass, mut relay: Relay, progress: Rc<Progress>) {
-    progress.stop();
     while relay.step(Some(&pass)).await == Step::More {}
     let since = relay.close();
     pass.finish(Outcome::Unknown {
-        whole: false,
+        whole: progress.is_whole(),
         since,
     });
 }

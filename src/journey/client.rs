@@ -37,11 +37,12 @@ impl Client {
         UnderWay(Rc::clone(self))
     }
 
-    /// How many requests have ended; `None` while one is under way. Where it does not change, the
-    /// client is quiet: nobody reads a clock for each request.
+    /// `None` while a request is under way, else a number that grows with each request and with what the
+    /// client takes of its response, the end of which may lie in a buffer for long. Where it stays the
+    /// same the client is quiet: nobody reads a clock for each request.
     #[must_use]
     pub fn quiet_after(&self) -> Option<u64> {
-        (self.under_way.get() == 0).then_some(self.served.get())
+        (self.under_way.get() == 0).then(|| self.served.get() + self.socket.sent())
     }
 }
 

@@ -31,7 +31,8 @@ const SWEEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mill
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How long a client may take to send the head of a request, counted from the end of the one before,
-    /// and how long it may take nothing of a response. Enforced up to a quarter late, at most a second.
+    /// and how long it may take nothing of a response. Enforced late by up to half of it, at most three
+    /// seconds.
     pub header_timeout: Duration,
     /// How large the head of a request may be.
     pub max_header_bytes: usize,
@@ -53,7 +54,7 @@ pub async fn serve<H, F, B>(
 {
     let open = Rc::new(Open::default());
     let mut clients = Clients::default();
-    let period = (limits.header_timeout / 4).clamp(SWEEP.1, SWEEP.0);
+    let period = (limits.header_timeout / 8).clamp(SWEEP.1, SWEEP.0);
     let mut tick = tokio::time::interval(period);
     loop {
         let accepted = tokio::select! {
@@ -170,30 +171,35 @@ struct Clients(Vec<Known>);
 struct Known {
     client: Rc<Client>,
     task: AbortHandle,
-    /// How many requests it had made when it was last seen to be quiet.
-    served: u64,
+    /// What its client said when it was last seen to be quiet.
+    quiet_after: Option<u64>,
     quiet_since: Time,
+    overdue: bool,
 }
 
 impl Clients {
     fn add(&mut self, client: Rc<Client>, task: AbortHandle) {
         self.0.push(Known {
+            quiet_after: client.quiet_after(),
+            quiet_since: clock::now(),
+            overdue: false,
             client,
             task,
-            served: 0,
-            quiet_since: clock::now(),
         });
     }
 
     /// Ends those whose client has sent no head, or has taken nothing of its response, for that long:
-    /// the one holds a descriptor, the other may hold an upstream connection.
+    /// the one holds a descriptor, the other may hold an upstream connection. Each is seen to be late
+    /// twice: after a pause of the process, what came meanwhile is served first.
     fn sweep(&mut self, patience: Duration) {
         let now = clock::now();
         self.0.retain_mut(|known| {
-            if known.quiet_for(now).max(known.client.socket.stalled_for()) >= patience {
+            let late = known.quiet_for(now).max(known.client.socket.stalled_for()) >= patience;
+            if late && known.overdue {
                 known.client.socket.close();
                 known.task.abort();
             }
+            known.overdue = late;
             !known.task.is_finished()
         });
     }
@@ -202,8 +208,8 @@ impl Clients {
 impl Known {
     fn quiet_for(&mut self, now: Time) -> Duration {
         let quiet_after = self.client.quiet_after();
-        if quiet_after != Some(self.served) {
-            self.served = quiet_after.unwrap_or(self.served);
+        if quiet_after.is_none() || quiet_after != self.quiet_after {
+            self.quiet_after = quiet_after;
             self.quiet_since = now;
         }
         now.since(self.quiet_since)

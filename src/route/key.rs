@@ -5,7 +5,7 @@
 use super::host::Host;
 use super::marks::Marks;
 use super::{header, path, query};
-use crate::config::{Captures, KeyBytes, Part, Route};
+use crate::config::{Captures, Part, Route};
 use crate::fence::ResourceKey;
 use http::HeaderMap;
 
@@ -35,7 +35,8 @@ pub fn of(
 ) -> Result<ResourceKey, &'static str> {
     let namespace = route.namespace.as_bytes();
     let template = &route.resource;
-    let mut key = KeyBytes::new();
+    let mut key =
+        Vec::with_capacity(1 + namespace.len() + template.as_str().len() + facts.path.len());
     key.push(u8::try_from(namespace.len()).unwrap_or(u8::MAX));
     key.extend_from_slice(namespace);
     template.render(&mut key, |part, key| {
@@ -54,7 +55,7 @@ fn append(
     part: &Part,
     captures: &Captures<'_>,
     facts: Facts<'_>,
-    key: &mut KeyBytes,
+    key: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
     match part {
         Part::Literal(text) => key.extend_from_slice(text.as_bytes()),

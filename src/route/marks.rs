@@ -16,7 +16,6 @@ const METHOD_OVERRIDE: u8 = 1 << 2;
 const PATH_OVERRIDE: u8 = 1 << 3;
 const DESTINATION: u8 = 1 << 4;
 const FORWARDED: u8 = 1 << 5;
-const UNDERSCORE: u8 = 1 << 6;
 
 impl Marks {
     /// Looks at each name.
@@ -60,12 +59,6 @@ impl Marks {
     pub const fn forwarded(self) -> bool {
         self.0 & FORWARDED != 0
     }
-
-    /// There is a name with an underscore.
-    #[must_use]
-    pub const fn underscore(self) -> bool {
-        self.0 & UNDERSCORE != 0
-    }
 }
 
 /// Whether a header goes no further than to this proxy, or is the gateway's own to say.
@@ -84,30 +77,19 @@ fn mark(name: &HeaderName) -> u8 {
         (Some(b'f'), 9) if text == b"forwarded" => FORWARDED,
         (Some(b'f'), 14) if text == b"fencing-status" => HOP_BY_HOP,
         (Some(b'k'), 10) if text == b"keep-alive" => HOP_BY_HOP,
-        (Some(b'p'), _) if text.starts_with(b"proxy-") => proxy(text),
+        (Some(b'p'), 16) if text == b"proxy-connection" => HOP_BY_HOP,
+        (Some(b'p'), 18) if text == b"proxy-authenticate" => HOP_BY_HOP,
+        (Some(b'p'), 19) if text == b"proxy-authorization" => HOP_BY_HOP,
         (Some(b't'), 2) if text == b"te" => HOP_BY_HOP,
         (Some(b't'), 17) if text == b"transfer-encoding" => HOP_BY_HOP,
         (Some(b'u'), 7) if text == b"upgrade" => HOP_BY_HOP,
-        (Some(b'x'), _) => odd(name),
-        _ if text.contains(&b'_') => odd(name),
+        (Some(b'x'), _) => overrides(name),
         _ => 0,
     }
 }
 
-fn proxy(text: &[u8]) -> u8 {
-    match text {
-        b"proxy-connection" | b"proxy-authorization" | b"proxy-authenticate" => HOP_BY_HOP,
-        _ if text.contains(&b'_') => UNDERSCORE,
-        _ => 0,
-    }
-}
-
-/// The same for a name that may be an override, or may be taken for another one.
-fn odd(name: &HeaderName) -> u8 {
+fn overrides(name: &HeaderName) -> u8 {
     let mut marks = 0;
-    if name.as_str().contains('_') {
-        marks |= UNDERSCORE;
-    }
     if class::overrides_method(name) {
         marks |= METHOD_OVERRIDE;
     }
@@ -168,6 +150,5 @@ mod tests {
         }
         assert!(marks(&["x_original_url"]).overrides_path());
         assert!(marks(&["destination"]).destination() && marks(&["forwarded"]).forwarded());
-        assert!(marks(&["fencing_token"]).underscore());
     }
 }

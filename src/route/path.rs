@@ -3,7 +3,6 @@
 //! What could be read in two ways is refused. Knows nothing of routes or keys; the path that is
 //! forwarded is the client's own, not this one.
 
-use crate::config::KeyBytes;
 use std::borrow::Cow;
 
 /// A path in its one spelling.
@@ -51,7 +50,7 @@ pub fn canonical(raw: &str) -> Result<Canonical<'_>, &'static str> {
 }
 
 /// Appends the bytes that a part of a canonical path stands for.
-pub fn decode(canonical: &str, out: &mut KeyBytes) {
+pub fn decode(canonical: &str, out: &mut Vec<u8>) {
     if canonical.as_bytes().contains(&b'%') {
         out.extend(percent_encoding::percent_decode_str(canonical));
     } else {
@@ -161,9 +160,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(raw: &str) -> Result<Vec<u8>, &'static str> {
-        let mut out = KeyBytes::new();
+        let mut out = Vec::new();
         decode(&canonical(raw)?.text, &mut out);
-        Ok(out.to_vec())
+        Ok(out)
     }
 
     #[test]

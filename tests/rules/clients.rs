@@ -75,7 +75,7 @@ fn a_response_under_way_is_not_quiet() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
     let script = Script {
         early: true,
-        raw: Some((head.into(), "half".into())),
+        raw: Some((head, "half")),
         ..Script::hold()
     };
     w.up.script("slow", script);

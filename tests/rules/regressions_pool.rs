@@ -1,11 +1,13 @@
 //! Faults that were there once: who waits for a connection to the upstream, who holds one, and what
 //! becomes of connections when the gateway ends. Each test fails without its fix.
 
-use crate::support::{Config, Gateway, free_port};
+use crate::support::{Client, Config, Gateway, free_port};
 use crate::upstream::Script;
 use crate::world::{World, pause};
+use rustix::process::{Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// One connection to the upstream, for which a request waits as long as it takes.
@@ -144,6 +146,44 @@ fn what_a_killed_gateway_had_in_its_send_buffers_is_not_delivered() {
     let _ = upstream.read_to_end(&mut came);
     assert!(came.starts_with(b"PUT /files/a "), "nothing came");
     assert!(came.len() < LENGTH, "all came: {}", came.len());
+}
+
+#[test]
+fn nothing_more_is_sent_once_the_upstream_turned_the_write_down() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let gw = Gateway::start(Config::new(port).server("workers", "1"));
+    let mut client = Client::connect(gw.port);
+    let headers = [("Fencing-Token", "5"), ("Content-Length", "20")];
+    client.send_head("PUT", "/files/a", &headers);
+    client.send(b"first half");
+    let (mut upstream, _) = listener.accept().unwrap();
+    upstream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let (mut came, mut buffer) = (Vec::new(), [0; 4096]);
+    while !came.ends_with(b"first half") {
+        let length = upstream.read(&mut buffer).unwrap();
+        came.extend_from_slice(&buffer[..length]);
+    }
+    pause(100);
+    // The gateway finds the answer and the last part in the same moment, in this order.
+    kill_process(gw.pid(), Signal::STOP).unwrap();
+    let answer = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
+    upstream.write_all(answer.as_bytes()).unwrap();
+    pause(100);
+    client.send(b"other half");
+    pause(100);
+    // Read as it comes: the reset at the end would take it away.
+    let reader = thread::spawn(move || {
+        let mut more = Vec::new();
+        let _ = upstream.read_to_end(&mut more); // in whatever way it ends
+        more
+    });
+    pause(50);
+    kill_process(gw.pid(), Signal::CONT).unwrap();
+    client.response("PUT").answered(413);
+    assert_eq!(reader.join().unwrap(), b"");
 }
 
 /// A listener whose connections take little that is not read.

@@ -6,7 +6,7 @@ use super::route::Placed;
 use super::upstream::Placed as PlacedUpstream;
 use crate::config::file::Source;
 use crate::config::settings::{Missing, Mode, Route};
-use crate::config::template::{KeyBytes, Part};
+use crate::config::template::Part;
 use crate::fence::Format;
 use http::Method;
 use std::net::SocketAddr;
@@ -271,9 +271,9 @@ fn difference(a: &Route, path_a: &str, b: &Route, path_b: &str) -> Option<String
 }
 
 /// The key of a path, with placeholders that are not of the path standing for themselves.
-fn symbolic(route: &Route, path: &str) -> Option<KeyBytes> {
+fn symbolic(route: &Route, path: &str) -> Option<Vec<u8>> {
     let captures = route.path.matches(path)?;
-    let mut key = KeyBytes::new();
+    let mut key = Vec::new();
     let rendered = route.resource.render(&mut key, |part, out| {
         let text = match part {
             Part::Capture(name) => captures.get(name).ok_or(())?.to_owned(),
