@@ -12,14 +12,16 @@
 
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update \
- && apt-get install -y --no-install-recommends g++ libclang-dev make \
+ && apt-get install -y --no-install-recommends g++ libclang-dev make python3 \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
-COPY Cargo.toml Cargo.lock ./
+COPY Cargo.toml Cargo.lock Makefile ./
 COPY src src
+COPY tools tools
+COPY benches benches
 RUN --mount=type=cache,target=/build/target \
     --mount=type=cache,target=/usr/local/cargo/registry \
-    cargo build --profile dist --locked --bin fencegate \
+    make --always-make dist \
  && strip --strip-debug -o /fencegate target/dist/fencegate
 
 FROM debian:bookworm-slim
