@@ -357,7 +357,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="target/release/fencegate", help="the fencegate to measure")
     parser.add_argument("--seconds", type=int, default=4, metavar="S", help="for one measurement (4)")
-    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="of all proxies (5)")
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="of all proxies (9)")
     parser.add_argument("--only", action="append", choices=PROXIES, help="only this proxy; may be repeated")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse_args()
