@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -331,13 +331,16 @@ fn serve(folder: &Path, log: Stdio) -> Child {
 }
 
 /// A free loopback port below the range that the kernel gives to outgoing connections; each is given
-/// once, since it is some time until its owner listens.
+/// once, since it is some time until its owner listens. Asked by connecting: a socket bound only to see
+/// whether it can be would live on for a moment in every process that another test forks meanwhile.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let state = RandomState::new();
     (0..1000_u32)
         .map(|n| 10_000 + u16::try_from(state.hash_one(n) % 22_000).unwrap())
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok() && GIVEN.lock().insert(*port))
+        .find(|port| {
+            TcpStream::connect(("127.0.0.1", *port)).is_err() && GIVEN.lock().insert(*port)
+        })
         .expect("no free port")
 }
 
