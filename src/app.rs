@@ -8,7 +8,7 @@ use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
 use crate::journey::{Shared, Worker};
 use crate::lifecycle::Stop;
-use crate::listen::{self, BindError, Bound, Limits};
+use crate::listen::{self, BindError, Bound, Limits, Tls, TlsError};
 use crate::record::Metrics;
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce, Observer, OpenError, RocksStore};
@@ -24,6 +24,8 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 const BLOCKING_THREADS: usize = 16;
 const SWEEP: Duration = Duration::from_millis(100);
 const GATE_SWEEP: Duration = Duration::from_secs(10);
+/// How soon a certificate that has changed on disk is noticed.
+const TLS_LOOK: Duration = Duration::from_secs(1);
 
 /// Why a gateway did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,9 @@ pub enum Error {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The certificate or its key cannot be used.
+    #[error("[server.tls] {0}")]
+    Tls(#[from] TlsError),
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),
@@ -48,6 +53,7 @@ pub struct Gateway {
     store: Arc<RocksStore>,
     listeners: Vec<Bound>,
     admin: Bound,
+    tls: Option<Arc<Tls>>,
 }
 
 struct Watcher(Arc<Metrics>);
@@ -75,6 +81,7 @@ impl Gateway {
     /// # Errors
     /// [`Error`], with what to do about it. A store that was clean is left clean.
     pub fn open(settings: Settings) -> Result<Self, Error> {
+        let tls = settings.server.tls.clone().map(Tls::open).transpose()?;
         let names: Vec<&str> = settings.routes.iter().map(|r| &*r.name).collect();
         let upstreams: Vec<&str> = settings.upstreams.iter().map(|u| &*u.name).collect();
         let metrics = Metrics::new(&names, &upstreams).map_err(|e| Error::System(e.to_string()))?;
@@ -125,6 +132,7 @@ impl Gateway {
             store,
             listeners,
             admin,
+            tls: tls.map(Arc::new),
         })
     }
 
@@ -153,10 +161,10 @@ impl Gateway {
                 .iter_mut()
                 .filter_map(|bound| bound.listeners.pop());
             let listeners: Vec<_> = listeners.collect();
-            let (shared, stop) = (Arc::clone(&self.shared), stop.clone());
+            let (shared, tls, stop) = (Arc::clone(&self.shared), self.tls.clone(), stop.clone());
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(shared, listeners, &stop));
+                .spawn(move || work(shared, listeners, tls.as_ref(), &stop));
             threads.push(thread.map_err(|e| Error::System(e.to_string()))?);
         }
         let admin = self.admin.listeners.pop();
@@ -198,11 +206,11 @@ impl Gateway {
                 tokio::spawn(admin::serve(listener, state));
             }
             let mut tick = tokio::time::interval(GATE_SWEEP);
+            let mut look = tokio::time::interval(TLS_LOOK);
             loop {
                 tokio::select! {
-                    _ = tick.tick() => {
-                        self.shared.gates.sweep();
-                    }
+                    _ = tick.tick() => self.shared.gates.sweep(),
+                    _ = look.tick() => self.refresh_tls(),
                     () = stop.asked() => break,
                 }
             }
@@ -217,6 +225,18 @@ impl Gateway {
             stop.ask_hard();
             Ok(())
         })
+    }
+}
+
+impl Gateway {
+    fn refresh_tls(&self) {
+        match self.tls.as_ref().map(|tls| tls.refresh()) {
+            Some(Ok(true)) => tracing::info!("the certificate has changed: new connections get it"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the certificate has changed and cannot be used: the old one stays");
+            }
+            Some(Ok(false)) | None => {}
+        }
     }
 }
 
@@ -244,12 +264,15 @@ fn runtime() -> Result<LocalRuntime, Error> {
 fn work(
     shared: Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
+    tls: Option<&Arc<Tls>>,
     stop: &Stop,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
     let limits = Limits {
         header_timeout: shared.settings.server.header_timeout,
         max_header_bytes: shared.settings.server.max_header_bytes,
+        h2c: shared.settings.server.h2c,
+        max_streams: shared.settings.server.max_streams,
     };
     let gates = Arc::clone(&shared.gates);
     let worker = Rc::new(Worker::new(shared));
@@ -260,7 +283,7 @@ fn work(
                 TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
             let worker = Rc::clone(&worker);
             let handle = move |peer, request| Rc::clone(&worker).serve(peer, request);
-            let serve = listen::serve(listener, limits, stop.soft(), handle);
+            let serve = listen::serve(listener, tls.cloned(), limits, stop.soft(), handle);
             serving.push(tokio::task::spawn_local(serve));
         }
         let adopter = Rc::clone(&worker);

@@ -246,17 +246,17 @@ impl Worker {
 
     fn prepare(&self, found: &Match<'_>, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
         let upstream = &found.route.upstream;
-        head.uri = Uri::from(found.target.clone());
         let came_as = std::mem::replace(&mut head.version, Version::HTTP_11);
-        headers::outbound(&mut head.headers, found.marks, peer);
+        if came_as != Version::HTTP_11 {
+            headers::join_cookies(&mut head.headers);
+            name_host(head, self.hosts[upstream.index].as_ref());
+        }
+        head.uri = Uri::from(found.target.clone());
+        headers::outbound(&mut head.headers, found.marks, peer, came_as);
         let own_host = self.hosts[upstream.index].as_ref();
         match own_host {
             Some(host) if upstream.rewrite_host => {
                 headers::rewrite_host(&mut head.headers, host.clone());
-            }
-            // Every other request has one: it was looked at.
-            Some(host) if came_as < Version::HTTP_11 && !head.headers.contains_key(HOST) => {
-                head.headers.insert(HOST, host.clone());
             }
             _ => {}
         }
@@ -310,6 +310,19 @@ impl Worker {
             tracing::debug!(route = %route.name, error = %failed.why, sent = failed.sent, "forwarding failed");
             claims.refusal(Why::from(&failed))
         })
+    }
+}
+
+/// Gives a request a Host, which HTTP/1.1 must have: what its target names, as in HTTP/2, else the
+/// upstream's own.
+fn name_host(head: &mut Parts, own: Option<&HeaderValue>) {
+    if head.headers.contains_key(HOST) {
+        return;
+    }
+    let named = head.uri.authority();
+    let named = named.and_then(|named| HeaderValue::from_str(named.as_str()).ok());
+    if let Some(host) = named.or_else(|| own.cloned()) {
+        head.headers.insert(HOST, host);
     }
 }
 

@@ -1,28 +1,34 @@
 //! A TCP connection whose handle is shared: with the HTTP library, which reads and writes, and with
 //! whoever must see what reached it, whether the other side is still there, or close it at once.
 
+mod wire;
+
 use crate::clock::{self, Time};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
+use rustls::ServerConfig;
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use wire::Wire;
 
 /// A handle on a connection. Clones share it; the last one dropped closes it.
 #[derive(Clone)]
 pub struct Socket(Rc<Inner>);
 
 struct Inner {
-    io: RefCell<Option<TokioIo<TcpStream>>>,
-    /// Bytes that the kernel took from us, over the connection's life.
+    io: RefCell<Option<Wire>>,
+    /// Bytes that the kernel, or TLS, took from us, over the connection's life.
     sent: Cell<u64>,
     /// Whether to end with FIN; else with RST, so that nothing in the send buffer is delivered.
     polite: Cell<bool>,
@@ -54,13 +60,57 @@ impl Socket {
         // Without it small messages are only slower.
         let _ = stream.set_nodelay(true);
         Self(Rc::new(Inner {
-            io: RefCell::new(Some(TokioIo::new(stream))),
+            io: RefCell::new(Some(Wire::Plain(TokioIo::new(stream)))),
             sent: Cell::new(0),
             orderly,
             polite: Cell::new(orderly),
             closed_at: Cell::new(None),
             stalled_since: Cell::new(None),
         }))
+    }
+
+    /// Takes a client's TLS handshake; from then on the connection is encrypted. Gives the protocol that
+    /// was agreed on (ALPN), empty where none was. Dropping the future closes the connection.
+    ///
+    /// # Errors
+    /// Where the handshake fails, or the connection is closed or encrypted already.
+    pub async fn secure(&self, config: Arc<ServerConfig>) -> io::Result<Vec<u8>> {
+        let Some(Wire::Plain(io)) = self.0.io.take() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let stream = TlsAcceptor::from(config).accept(io.into_inner()).await?;
+        let protocol = stream.get_ref().1.alpn_protocol();
+        let protocol = protocol.unwrap_or_default().to_vec();
+        *self.0.io.borrow_mut() = Some(Wire::Tls(Box::new(TokioIo::new(stream))));
+        Ok(protocol)
+    }
+
+    /// Waits until a client has sent that many bytes, or something else than `expected` begins with,
+    /// and says whether it was that. Takes nothing away. For a connection without TLS.
+    ///
+    /// # Errors
+    /// Where the connection is closed.
+    pub async fn begins_with(&self, expected: &[u8]) -> io::Result<bool> {
+        const AGAIN: Duration = Duration::from_millis(5);
+        let mut came = vec![0; expected.len()];
+        loop {
+            let length = poll_fn(|cx| match &*self.0.io.borrow() {
+                Some(Wire::Plain(io)) => {
+                    let mut buffer = tokio::io::ReadBuf::new(&mut came);
+                    io.inner().poll_peek(cx, &mut buffer)
+                }
+                _ => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            })
+            .await?;
+            let came = came.get(..length).unwrap_or_default();
+            if length == 0 || !expected.starts_with(came) {
+                return Ok(false);
+            }
+            if length == expected.len() {
+                return Ok(true);
+            }
+            tokio::time::sleep(AGAIN).await; // rare: what is sent as one piece came as two
+        }
     }
 
     /// How many bytes reached the socket so far.
@@ -95,7 +145,7 @@ impl Socket {
         let Some(io) = io.as_ref() else { return true };
         let mut byte = [0_u8; 1];
         let peeked = recv(
-            io.inner(),
+            io.tcp(),
             &mut byte[..],
             RecvFlags::PEEK | RecvFlags::DONTWAIT,
         );
@@ -117,7 +167,7 @@ impl Socket {
         let io = self.0.io.borrow();
         let Some(io) = io.as_ref() else { return true };
         let wanted = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut fds = [PollFd::new(io.inner(), wanted)];
+        let mut fds = [PollFd::new(io.tcp(), wanted)];
         let polled = poll(&mut fds, Some(&Timespec::default()));
         polled.is_err() || fds[0].revents().intersects(wanted)
     }
@@ -142,7 +192,7 @@ impl Socket {
 
     fn with_io<T>(
         &self,
-        work: impl FnOnce(Pin<&mut TokioIo<TcpStream>>) -> Poll<io::Result<T>>,
+        work: impl FnOnce(Pin<&mut Wire>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         match self.0.io.borrow_mut().as_mut() {
             Some(io) => work(Pin::new(io)),
@@ -209,9 +259,9 @@ impl Write for Socket {
 }
 
 impl Inner {
-    fn say_goodbye(&self, io: &TokioIo<TcpStream>) {
+    fn say_goodbye(&self, io: &Wire) {
         if self.polite.get() && !self.orderly {
-            let _ = SockRef::from(io.inner()).set_linger(None);
+            let _ = SockRef::from(io.tcp()).set_linger(None);
         }
     }
 }

@@ -60,7 +60,10 @@ fn keys_of_the_sample() -> BTreeSet<String> {
 }
 
 fn is_key(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// The keys that configuration.md has an entry for.

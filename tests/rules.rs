@@ -18,6 +18,8 @@ mod durability;
 mod eviction;
 #[path = "rules/exchange.rs"]
 mod exchange;
+#[path = "rules/h2.rs"]
+mod h2;
 #[path = "rules/headers.rs"]
 mod headers;
 #[path = "rules/methods.rs"]
@@ -34,6 +36,8 @@ mod regressions;
 mod regressions_pool;
 #[path = "rules/resources.rs"]
 mod resources;
+#[path = "rules/tls.rs"]
+mod tls;
 #[path = "rules/tokens.rs"]
 mod tokens;
 #[path = "rules/upstream.rs"]

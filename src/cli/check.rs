@@ -1,6 +1,7 @@
 //! `fencegate check`: the configuration's faults, all at once, or what becomes of a request.
 
 use super::{Failure, in_file, load};
+use crate::listen::Tls;
 use crate::route::explain::explain;
 use std::path::Path;
 
@@ -12,6 +13,9 @@ pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
             explain(&loaded.settings, request).map_err(Failure::Config)?
         );
         return Ok(());
+    }
+    if let Some(files) = loaded.settings.server.tls.clone() {
+        Tls::open(files).map_err(|e| Failure::Config(format!("[server.tls] {e}")))?;
     }
     for warning in &loaded.warnings {
         out!("warning: {}", in_file(config, warning));

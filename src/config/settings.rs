@@ -68,6 +68,23 @@ pub struct Server {
     pub shutdown_timeout: Duration,
     /// `problem_base`: what a problem type begins with.
     pub problem_base: String,
+    /// `h2c`: clients without TLS may speak HTTP/2 from the first byte.
+    pub h2c: bool,
+    /// `max_streams`: requests that one HTTP/2 connection may have under way.
+    pub max_streams: u32,
+    /// `[server.tls]`: every listener is encrypted.
+    pub tls: Option<TlsFiles>,
+}
+
+/// `[server.tls]`: PEM files, read again when they change.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// `cert`: the certificate, and those between it and its root.
+    pub cert: PathBuf,
+    /// `key`
+    pub key: PathBuf,
+    /// `client_ca`: only clients whose certificate one of these has signed are served.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// `[admin]`

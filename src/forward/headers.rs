@@ -2,8 +2,9 @@
 
 use crate::route::marks::is_hop_by_hop;
 use crate::route::{Marks, overrides_path};
+use http::Version;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
     TRANSFER_ENCODING, VIA,
 };
 use smallvec::SmallVec;
@@ -13,23 +14,28 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VIA_US: HeaderValue = HeaderValue::from_static("1.1 fencegate");
+const VIA_1_0: HeaderValue = HeaderValue::from_static("1.0 fencegate");
+const VIA_2: HeaderValue = HeaderValue::from_static("2 fencegate");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 const TE_NAME: HeaderValue = HeaderValue::from_static("te");
 const HTTP: HeaderValue = HeaderValue::from_static("http");
+const HTTPS: HeaderValue = HeaderValue::from_static("https");
 
 /// What is said upstream about a client connection, made once for each.
 pub struct Peer {
     address: HeaderValue,
     forwarded: HeaderValue,
+    scheme: HeaderValue,
 }
 
 impl Peer {
-    /// The client at this address, over plain HTTP.
+    /// The client at this address; `encrypted`: it came over TLS.
     #[must_use]
-    pub fn new(ip: IpAddr) -> Self {
+    pub fn new(ip: IpAddr, encrypted: bool) -> Self {
+        let scheme = if encrypted { "https" } else { "http" };
         let forwarded = match ip {
-            IpAddr::V4(ip) => format!("for={ip};proto=http"),
-            IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto=http"),
+            IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
+            IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
         };
         let value = |text: &str| {
             HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
@@ -37,6 +43,7 @@ impl Peer {
         Self {
             address: value(&ip.to_string()),
             forwarded: value(&forwarded),
+            scheme: if encrypted { HTTPS } else { HTTP },
         }
     }
 }
@@ -46,17 +53,24 @@ impl Peer {
 ///
 /// `Forwarded` (RFC 7239) is continued where the request has one, and not begun: what is behind a proxy
 /// reads `X-Forwarded-For`.
-pub fn outbound(headers: &mut HeaderMap, marks: Marks, peer: &Peer) {
+pub fn outbound(headers: &mut HeaderMap, marks: Marks, peer: &Peer, came_as: Version) {
     if marks.hop_by_hop() || marks.overrides_path() {
         strip_outbound(headers);
     }
-    headers.append(VIA, VIA_US);
+    let via = match came_as {
+        Version::HTTP_10 => VIA_1_0,
+        Version::HTTP_2 => VIA_2,
+        _ => VIA_US,
+    };
+    headers.append(VIA, via);
     if marks.forwarded() {
         headers.append(FORWARDED, peer.forwarded.clone());
     }
     headers.append(X_FORWARDED_FOR, peer.address.clone());
     // Whoever ended TLS before us knows better.
-    headers.entry(X_FORWARDED_PROTO).or_insert(HTTP);
+    headers
+        .entry(X_FORWARDED_PROTO)
+        .or_insert_with(|| peer.scheme.clone());
 }
 
 fn strip_outbound(headers: &mut HeaderMap) {
@@ -68,6 +82,22 @@ fn strip_outbound(headers: &mut HeaderMap) {
     if wants_trailers {
         headers.insert(TE, TRAILERS);
         headers.insert(CONNECTION, TE_NAME);
+    }
+}
+
+/// Joins what an HTTP/2 client may split (RFC 9113 section 8.2.3): HTTP/1.1 has one `Cookie`.
+pub fn join_cookies(headers: &mut HeaderMap) {
+    let mut crumbs = headers.get_all(COOKIE).iter();
+    if crumbs.nth(1).is_none() {
+        return;
+    }
+    let all: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
     }
 }
 
@@ -147,6 +177,12 @@ mod tests {
         map
     }
 
+    fn plain(headers: &mut HeaderMap) {
+        let peer = Peer::new("192.0.2.1".parse().unwrap(), false);
+        let marks = Marks::of(headers);
+        outbound(headers, marks, &peer, Version::HTTP_11);
+    }
+
     #[test]
     fn hop_by_hop_headers_stay_here() {
         let mut headers = map(&[
@@ -160,12 +196,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
             ("x-kept", "2"),
         ]);
-        let marks = Marks::of(&headers);
-        outbound(
-            &mut headers,
-            marks,
-            &Peer::new("192.0.2.1".parse().unwrap()),
-        );
+        plain(&mut headers);
         let left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         assert_eq!(left.len(), 4, "{left:?}");
         assert_eq!(headers["x-kept"], "2");
@@ -202,12 +233,7 @@ mod tests {
             ("host", "a"),
             ("content-length", "3"),
         ]);
-        let marks = Marks::of(&headers);
-        outbound(
-            &mut headers,
-            marks,
-            &Peer::new("192.0.2.1".parse().unwrap()),
-        );
+        plain(&mut headers);
         assert_eq!(
             (
                 headers["host"].as_bytes(),
@@ -226,18 +252,24 @@ mod tests {
             ("te", "trailers"),
         ]);
         let marks = Marks::of(&headers);
-        outbound(
-            &mut headers,
-            marks,
-            &Peer::new("2001:db8::1".parse().unwrap()),
-        );
+        let peer = Peer::new("2001:db8::1".parse().unwrap(), true);
+        outbound(&mut headers, marks, &peer, Version::HTTP_2);
         let all = |name: &str| -> Vec<_> { headers.get_all(name).iter().cloned().collect() };
-        assert_eq!(all("via"), ["1.0 edge", "1.1 fencegate"]);
+        assert_eq!(all("via"), ["1.0 edge", "2 fencegate"]);
+        assert_eq!(all("x-forwarded-proto"), ["https"]);
         assert_eq!(all("x-forwarded-for"), ["203.0.113.9", "2001:db8::1"]);
         assert_eq!(
             all("forwarded"),
-            ["for=203.0.113.9", "for=\"[2001:db8::1]\";proto=http"]
+            ["for=203.0.113.9", "for=\"[2001:db8::1]\";proto=https"]
         );
         assert_eq!(all("te"), ["trailers"]);
+    }
+
+    #[test]
+    fn split_cookies_are_joined() {
+        let mut headers = map(&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2; c=3")]);
+        join_cookies(&mut headers);
+        let all: Vec<_> = headers.get_all("cookie").iter().collect();
+        assert_eq!(all, ["a=1; b=2; c=3"]);
     }
 }

@@ -4,6 +4,7 @@ use crate::forward::headers::Peer;
 use crate::socket::Socket;
 use std::cell::Cell;
 use std::rc::Rc;
+use tokio::sync::Notify;
 
 /// A client connection.
 pub struct Client {
@@ -13,6 +14,7 @@ pub struct Client {
     pub socket: Socket,
     under_way: Cell<usize>,
     served: Cell<u64>,
+    late: Notify,
 }
 
 /// A request of a client, from its head to the end of its response: until this is dropped.
@@ -27,7 +29,18 @@ impl Client {
             socket,
             under_way: Cell::new(0),
             served: Cell::new(0),
+            late: Notify::new(),
         }
+    }
+
+    /// It was quiet for too long, and will be closed if it stays so.
+    pub fn is_late(&self) {
+        self.late.notify_one();
+    }
+
+    /// Waits until [`Client::is_late`] was said.
+    pub async fn late(&self) {
+        self.late.notified().await;
     }
 
     /// A request begins.

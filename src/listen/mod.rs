@@ -3,7 +3,10 @@
 //! Knows nothing of routes or gates.
 
 mod bind;
+mod connection;
 mod serve;
+mod tls;
 
 pub use bind::{BindError, Bound, bind};
 pub use serve::{Limits, serve};
+pub use tls::{Tls, TlsError};

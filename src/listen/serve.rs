@@ -1,5 +1,7 @@
 //! Serves the client connections of one listener, on one thread.
 
+use super::connection::connection;
+use super::tls::Tls;
 use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
 use crate::journey::Client;
@@ -7,22 +9,17 @@ use crate::socket::Socket;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
 use std::cell::Cell;
 use std::error::Error;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-
-/// How long a client that was answered before its request was read may go on sending.
-const LINGER: Duration = Duration::from_secs(5);
 
 /// The most and the least time between two looks at the connections.
 const SWEEP: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
@@ -36,12 +33,17 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How large the head of a request may be.
     pub max_header_bytes: usize,
+    /// Whether a client without TLS may speak HTTP/2 from its first byte.
+    pub h2c: bool,
+    /// How many requests one HTTP/2 connection may have under way.
+    pub max_streams: u32,
 }
 
-/// Accepts and serves connections until `stop` becomes true; then lets every connection end with
-/// the request that it serves, and returns once they have. Spawns local tasks.
+/// Accepts and serves connections, with `tls` encrypted ones only, until `stop` becomes true; then lets
+/// every connection end with the requests that it serves, and returns once they have. Spawns local tasks.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
     handle: H,
@@ -74,12 +76,12 @@ pub async fn serve<H, F, B>(
             }
         };
         let socket = Socket::orderly(stream);
-        let client = Rc::new(Client::new(Peer::new(address.ip()), socket));
+        let client = Rc::new(Client::new(Peer::new(address.ip(), tls.is_some()), socket));
         let guard = Open::enter(&open);
-        let (stop, handle) = (stop.clone(), handle.clone());
+        let (stop, handle, tls) = (stop.clone(), handle.clone(), tls.clone());
         let known = Rc::clone(&client);
         let task = tokio::task::spawn_local(async move {
-            connection(client, limits, stop, handle).await;
+            connection(client, tls, limits, stop, handle).await;
             drop(guard);
         });
         clients.add(known, task.abort_handle());
@@ -92,76 +94,6 @@ pub async fn serve<H, F, B>(
             _ = tick.tick() => clients.sweep(limits.header_timeout),
         }
     }
-}
-
-/// Serves a connection, and lets its client read to the end what it was told.
-async fn connection<H, F, B>(
-    client: Rc<Client>,
-    limits: Limits,
-    mut stop: watch::Receiver<bool>,
-    handle: H,
-) where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F,
-    F: Future<Output = Response<B>>,
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    if let Err(error) = exchange(&client, limits, stop.clone(), handle).await {
-        tracing::debug!(%error, "client connection ended early");
-    }
-    let _lingers = client.begin(); // it may take its time to read
-    if !client.socket.has_left() {
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => {}
-            () = Box::pin(client.socket.linger(LINGER)) => {}
-        }
-    }
-    client.socket.close(); // others may still hold it
-}
-
-async fn exchange<H, F, B>(
-    client: &Rc<Client>,
-    limits: Limits,
-    mut stop: watch::Receiver<bool>,
-    handle: H,
-) -> hyper::Result<()>
-where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F,
-    F: Future<Output = Response<B>>,
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let service = service_fn(|request| {
-        let response = handle(Rc::clone(client), request);
-        async move { Ok::<_, std::convert::Infallible>(response.await) }
-    });
-    let mut http = Builder::new();
-    http.max_header_size(limits.max_header_bytes)
-        .half_close(false);
-    let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
-    let stopping = stop.clone();
-    let mut asked = pin!(stop.wait_for(|stop| *stop));
-    let mut listens = false;
-    let ended = poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(Some(ended));
-        }
-        // Once it listens it is woken; there is no need to ask at each poll.
-        if listens && !*stopping.borrow() {
-            return Poll::Pending;
-        }
-        listens = true;
-        asked.as_mut().poll(cx).map(|_| None)
-    })
-    .await;
-    if let Some(ended) = ended {
-        return ended;
-    }
-    connection.as_mut().graceful_shutdown();
-    connection.await
 }
 
 /// The connections of this thread. One look at all of them costs less than a timer for each request.
@@ -198,6 +130,8 @@ impl Clients {
             if late && known.overdue {
                 known.client.socket.close();
                 known.task.abort();
+            } else if late {
+                known.client.is_late();
             }
             known.overdue = late;
             !known.task.is_finished()

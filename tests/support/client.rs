@@ -22,6 +22,19 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
+impl From<TcpStream> for Client {
+    fn from(stream: TcpStream) -> Self {
+        let port = stream.peer_addr().unwrap().port();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self {
+            stream: BufReader::new(stream),
+            port,
+        }
+    }
+}
+
 impl Client {
     /// Connects to a loopback port.
     #[track_caller]

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub mod client;
+pub mod h2;
 pub mod upstream;
 
 pub use client::{Client, Response};

@@ -8,7 +8,7 @@ mod token;
 mod upstream;
 
 use super::file::{Note, Source, Table};
-use super::settings::{Admin, Server, Settings, Store};
+use super::settings::{Admin, Server, Settings, Store, TlsFiles};
 use super::value::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -158,10 +158,27 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
             "urn:fencegate:problem:".into(),
             problem_base,
         ),
+        h2c: table.read_or("h2c", false, Value::flag),
+        max_streams: table.read_or("max_streams", 128, |v| {
+            v.number(1, 65_536).and_then(|n| u32::try_from(n).ok())
+        }),
+        tls: table.read("tls", |value| tls(value.table()?)),
     };
-    table.unsupported(&["tls"]);
     table.finish();
     server
+}
+
+fn tls(mut table: Table<'_, '_>) -> Option<TlsFiles> {
+    let path = |value: &Value<'_, '_>| value.label(4096).map(PathBuf::from);
+    let cert = table.need("cert", "\"tls/cert.pem\"", path);
+    let key = table.need("key", "\"tls/key.pem\"", path);
+    let client_ca = table.read("client_ca", path);
+    table.finish();
+    Some(TlsFiles {
+        cert: cert?,
+        key: key?,
+        client_ca,
+    })
 }
 
 fn problem_base(value: &Value<'_, '_>) -> Option<String> {

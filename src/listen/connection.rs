@@ -1,0 +1,193 @@
+//! One client connection from its first byte to its last: TLS, HTTP/1.1 or HTTP/2.
+
+use super::serve::Limits;
+use super::tls::{H2, Tls};
+use crate::journey::Client;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a client that was answered before its request was read may go on sending.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What an HTTP/2 client sends first (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How much of a request body an HTTP/2 client may send ahead, on a stream and on its connection: what
+/// the gateway may have to hold for an upstream that takes nothing.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// How many streams a client may have opened and reset before the gateway saw them (CVE-2023-44487).
+const RESETS: usize = 20;
+
+/// Serves a connection, and lets its client read to the end what it was told.
+pub(super) async fn connection<H, F, B>(
+    client: Rc<Client>,
+    tls: Option<Arc<Tls>>,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
+    F: Future<Output = Response<B>> + 'static,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let ended: Result<(), Box<dyn Error + Send + Sync>> =
+        match speaks_h2(&client, tls, limits).await {
+            Ok(true) => Box::pin(h2(&client, limits, stop.clone(), handle))
+                .await
+                .map_err(Into::into),
+            Ok(false) => h1(&client, limits, stop.clone(), handle)
+                .await
+                .map_err(Into::into),
+            Err(error) => Err(error.into()),
+        };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "client connection ended early");
+    }
+    let _lingers = client.begin(); // it may take its time to read
+    if !client.socket.has_left() {
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = Box::pin(client.socket.linger(LINGER)) => {}
+        }
+    }
+    client.socket.close(); // others may still hold it
+}
+
+/// Takes the TLS handshake where there is to be one, and says whether the client speaks HTTP/2: with
+/// TLS as agreed in the handshake, without it by its first bytes where that is allowed.
+async fn speaks_h2(client: &Client, tls: Option<Arc<Tls>>, limits: Limits) -> io::Result<bool> {
+    match tls {
+        Some(tls) => {
+            // Rare and large: kept out of the connection's future.
+            let protocol = Box::pin(client.socket.secure(tls.config())).await?;
+            Ok(protocol == H2)
+        }
+        None if limits.h2c => Box::pin(client.socket.begins_with(PREFACE)).await,
+        None => Ok(false),
+    }
+}
+
+async fn h1<H, F, B>(
+    client: &Rc<Client>,
+    limits: Limits,
+    stop: watch::Receiver<bool>,
+    handle: H,
+) -> hyper::Result<()>
+where
+    H: Fn(Rc<Client>, Request<Incoming>) -> F,
+    F: Future<Output = Response<B>>,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let service = service_fn(|request| {
+        let response = handle(Rc::clone(client), request);
+        async move { Ok::<_, Infallible>(response.await) }
+    });
+    let mut http = http1::Builder::new();
+    http.max_header_size(limits.max_header_bytes)
+        .half_close(false);
+    let connection = pin!(http.serve_connection(client.socket.clone(), service));
+    until_stopped(connection, stop, |connection| {
+        connection.graceful_shutdown();
+    })
+    .await
+}
+
+async fn h2<H, F, B>(
+    client: &Rc<Client>,
+    limits: Limits,
+    stop: watch::Receiver<bool>,
+    handle: H,
+) -> hyper::Result<()>
+where
+    H: Fn(Rc<Client>, Request<Incoming>) -> F + 'static,
+    F: Future<Output = Response<B>> + 'static,
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let known = Rc::clone(client);
+    let service = service_fn(move |request| {
+        let response = handle(Rc::clone(&known), request);
+        async move { Ok::<_, Infallible>(response.await) }
+    });
+    let mut http = http2::Builder::new(Local);
+    http.max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(RESETS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
+    let serving = until_stopped(connection.as_mut(), stop, |connection| {
+        connection.graceful_shutdown();
+    });
+    tokio::select! {
+        biased;
+        ended = serving => return ended,
+        () = client.late() => {}
+    }
+    // Quiet for too long: it is told so (GOAWAY), and what it may have sent meanwhile is served.
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+/// Drives a connection; once `stop` becomes true it is asked to end with what it serves.
+async fn until_stopped<C>(
+    mut connection: Pin<&mut C>,
+    mut stop: watch::Receiver<bool>,
+    end: impl FnOnce(Pin<&mut C>),
+) -> hyper::Result<()>
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    let stopping = stop.clone();
+    let mut asked = pin!(stop.wait_for(|stop| *stop));
+    let mut listens = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(ended));
+        }
+        // Once it listens it is woken; there is no need to ask at each poll.
+        if listens && !*stopping.borrow() {
+            return Poll::Pending;
+        }
+        listens = true;
+        asked.as_mut().poll(cx).map(|_| None)
+    })
+    .await;
+    if let Some(ended) = ended {
+        return ended;
+    }
+    end(connection.as_mut());
+    connection.await
+}
+
+/// Runs the requests of an HTTP/2 connection on the thread that accepted it.
+#[derive(Clone, Copy)]
+struct Local;
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for Local {
+    fn execute(&self, work: F) {
+        tokio::task::spawn_local(work);
+    }
+}
