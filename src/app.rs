@@ -275,6 +275,7 @@ fn work(
         max_streams: shared.settings.server.max_streams,
     };
     let gates = Arc::clone(&shared.gates);
+    let metrics = Arc::clone(&shared.metrics);
     let worker = Rc::new(Worker::new(shared));
     let served = runtime.block_on(async {
         let mut serving = Vec::new();
@@ -283,7 +284,14 @@ fn work(
                 TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
             let worker = Rc::clone(&worker);
             let handle = move |peer, request| Rc::clone(&worker).serve(peer, request);
-            let serve = listen::serve(listener, tls.cloned(), limits, stop.soft(), handle);
+            let serve = listen::serve(
+                listener,
+                tls.cloned(),
+                limits,
+                Arc::clone(&metrics),
+                stop.soft(),
+                handle,
+            );
             serving.push(tokio::task::spawn_local(serve));
         }
         let adopter = Rc::clone(&worker);

@@ -18,6 +18,8 @@ mod durability;
 mod eviction;
 #[path = "rules/exchange.rs"]
 mod exchange;
+#[path = "rules/framing.rs"]
+mod framing;
 #[path = "rules/h2.rs"]
 mod h2;
 #[path = "rules/headers.rs"]

@@ -3,6 +3,7 @@
 use super::serve::Limits;
 use super::tls::{H2, Tls};
 use crate::journey::Client;
+use crate::record::{BadRequest, Metrics};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -39,6 +40,7 @@ pub(super) async fn connection<H, F, B>(
     client: Rc<Client>,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    metrics: Arc<Metrics>,
     mut stop: watch::Receiver<bool>,
     handle: H,
 ) where
@@ -48,18 +50,23 @@ pub(super) async fn connection<H, F, B>(
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let ended: Result<(), Box<dyn Error + Send + Sync>> =
-        match speaks_h2(&client, tls, limits).await {
-            Ok(true) => Box::pin(h2(&client, limits, stop.clone(), handle))
-                .await
-                .map_err(Into::into),
-            Ok(false) => h1(&client, limits, stop.clone(), handle)
-                .await
-                .map_err(Into::into),
-            Err(error) => Err(error.into()),
-        };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "client connection ended early");
+    let encrypted = tls.is_some();
+    let bad = match speaks_h2(&client, tls, limits).await {
+        Ok(true) => {
+            let ended = Box::pin(h2(&client, limits, stop.clone(), handle)).await;
+            ended.err().and_then(|error| of_h2(&error))
+        }
+        Ok(false) => {
+            let ended = h1(&client, limits, stop.clone(), handle).await;
+            ended.err().and_then(|error| of_h1(&error))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no request came on a client connection");
+            encrypted.then_some(BadRequest::Tls)
+        }
+    };
+    if let Some(bad) = bad {
+        metrics.bad_request(bad);
     }
     let _lingers = client.begin(); // it may take its time to read
     if !client.socket.has_left() {
@@ -70,6 +77,29 @@ pub(super) async fn connection<H, F, B>(
         }
     }
     client.socket.close(); // others may still hold it
+}
+
+/// What a client sent that was no request; the HTTP library has answered it by itself (400, 431).
+fn of_h1(error: &hyper::Error) -> Option<BadRequest> {
+    tracing::debug!(%error, "client connection ended early");
+    if error.is_parse_too_large() {
+        Some(BadRequest::TooLarge)
+    } else {
+        error.is_parse().then_some(BadRequest::Head)
+    }
+}
+
+/// The same for HTTP/2: all but a connection that broke off.
+fn of_h2(error: &hyper::Error) -> Option<BadRequest> {
+    tracing::debug!(%error, "client connection ended early");
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if inner.is::<io::Error>() {
+            return None;
+        }
+        source = inner.source();
+    }
+    Some(BadRequest::Http2)
 }
 
 /// Takes the TLS handshake where there is to be one, and says whether the client speaks HTTP/2: with

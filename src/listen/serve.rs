@@ -5,6 +5,7 @@ use super::tls::Tls;
 use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
 use crate::journey::Client;
+use crate::record::Metrics;
 use crate::socket::Socket;
 use http::{Request, Response};
 use http_body::Body;
@@ -45,6 +46,7 @@ pub async fn serve<H, F, B>(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    metrics: Arc<Metrics>,
     mut stop: watch::Receiver<bool>,
     handle: H,
 ) where
@@ -79,9 +81,10 @@ pub async fn serve<H, F, B>(
         let client = Rc::new(Client::new(Peer::new(address.ip(), tls.is_some()), socket));
         let guard = Open::enter(&open);
         let (stop, handle, tls) = (stop.clone(), handle.clone(), tls.clone());
+        let metrics = Arc::clone(&metrics);
         let known = Rc::clone(&client);
         let task = tokio::task::spawn_local(async move {
-            connection(client, tls, limits, stop, handle).await;
+            connection(client, tls, limits, metrics, stop, handle).await;
             drop(guard);
         });
         clients.add(known, task.abort_handle());

@@ -25,10 +25,33 @@ const WAITING: &str = "fencegate_waiting_writes";
 const ZOMBIE_AGE: &str = "fencegate_zombie_age_seconds";
 const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
+const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
 /// The operations of the store that can fail, as `fencegate_store_errors_total` names them.
 pub const STORE_OPS: [&str; 6] = ["read", "commit", "mark", "ledger", "reopen", "close"];
+
+/// Why bytes from a client were no request, as `fencegate_bad_requests_total` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// The head is not HTTP/1.1.
+    Head,
+    /// The head is too large, or has too many headers.
+    TooLarge,
+    /// The connection broke the rules of HTTP/2.
+    Http2,
+    /// The TLS handshake failed.
+    Tls,
+}
+
+impl BadRequest {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Head, "head"),
+        (Self::TooLarge, "too-large"),
+        (Self::Http2, "http2"),
+        (Self::Tls, "tls"),
+    ];
+}
 
 const SECONDS: [f64; 14] = [
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
@@ -55,6 +78,7 @@ pub struct Metrics {
     /// configuration's order.
     pub upstream_seconds: Vec<Histogram>,
     store_errors: [IntCounter; STORE_OPS.len()],
+    bad_requests: [IntCounter; BadRequest::ALL.len()],
 }
 
 /// The metrics of one route.
@@ -172,6 +196,11 @@ impl Metrics {
         let upstream_seconds = added(all, HistogramVec::new(upstream_seconds, &["upstream"]))?;
         let errors = Opts::new(STORE_ERRORS, "failed operations of the fence store");
         let errors = added(all, IntCounterVec::new(errors, &["op"]))?;
+        let bad = Opts::new(
+            BAD_REQUESTS,
+            "what clients sent that was no request, by reason",
+        );
+        let bad = added(all, IntCounterVec::new(bad, &["reason"]))?;
         let info = Opts::new(BUILD_INFO, "1, with the version as a label")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         added(all, Gauge::with_opts(info))?.set(1.0);
@@ -187,6 +216,7 @@ impl Metrics {
                 .map(|u| upstream_seconds.with_label_values(&[u]))
                 .collect(),
             store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
+            bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             registry,
         })
     }
@@ -198,6 +228,11 @@ impl Metrics {
         TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .unwrap_or_default()
+    }
+
+    /// Counts bytes from a client that were no request, and that no route knows of.
+    pub fn bad_request(&self, why: BadRequest) {
+        self.bad_requests[why as usize].inc();
     }
 
     /// Counts a failed operation of the store, one of [`STORE_OPS`].

@@ -6,4 +6,4 @@ pub mod decision;
 pub mod metrics;
 
 pub use decision::{Decision, FENCING_STATUS};
-pub use metrics::{Metrics, RouteMetrics};
+pub use metrics::{BadRequest, Metrics, RouteMetrics};

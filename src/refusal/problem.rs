@@ -1,9 +1,9 @@
 //! A refusal on the wire: an RFC 9457 problem with the headers.
 
 use super::Refusal;
-use crate::record::FENCING_STATUS;
+use crate::record::{Decision, FENCING_STATUS};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 use serde::Serialize;
@@ -52,6 +52,10 @@ impl Refusal {
         );
         if let Ok(value) = HeaderValue::from_str(&format!("fencegate; error={}", answer.error)) {
             headers.insert(PROXY_STATUS, value);
+        }
+        if answer.decision == Decision::Malformed {
+            // What could be read in two ways may have left its second reading on the connection.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(seconds) = answer.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

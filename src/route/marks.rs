@@ -16,6 +16,8 @@ const METHOD_OVERRIDE: u8 = 1 << 2;
 const PATH_OVERRIDE: u8 = 1 << 3;
 const DESTINATION: u8 = 1 << 4;
 const FORWARDED: u8 = 1 << 5;
+const CODED: u8 = 1 << 6;
+const FRAMING_TWIN: u8 = 1 << 7;
 
 impl Marks {
     /// Looks at each name.
@@ -54,6 +56,19 @@ impl Marks {
         self.0 & DESTINATION != 0
     }
 
+    /// There is a `Transfer-Encoding`.
+    #[must_use]
+    pub const fn coded(self) -> bool {
+        self.0 & CODED != 0
+    }
+
+    /// A header that says how long the message is, is spelt with an underscore: many servers take it for
+    /// the real one.
+    #[must_use]
+    pub const fn framing_twin(self) -> bool {
+        self.0 & FRAMING_TWIN != 0
+    }
+
     /// There is a `Forwarded`.
     #[must_use]
     pub const fn forwarded(self) -> bool {
@@ -72,6 +87,7 @@ fn mark(name: &HeaderName) -> u8 {
     // Most names are done with after one look at the first letter and the length.
     match (text.first(), text.len()) {
         (Some(b'c'), 10) if text == b"connection" => HOP_BY_HOP | CONNECTION,
+        (Some(b'c'), 14) if text == b"content_length" => FRAMING_TWIN,
         (Some(b'd'), 11) if text == b"destination" => DESTINATION,
         (Some(b'e'), 6) if text == b"expect" => HOP_BY_HOP,
         (Some(b'f'), 9) if text == b"forwarded" => FORWARDED,
@@ -81,7 +97,8 @@ fn mark(name: &HeaderName) -> u8 {
         (Some(b'p'), 18) if text == b"proxy-authenticate" => HOP_BY_HOP,
         (Some(b'p'), 19) if text == b"proxy-authorization" => HOP_BY_HOP,
         (Some(b't'), 2) if text == b"te" => HOP_BY_HOP,
-        (Some(b't'), 17) if text == b"transfer-encoding" => HOP_BY_HOP,
+        (Some(b't'), 17) if text == b"transfer-encoding" => HOP_BY_HOP | CODED,
+        (Some(b't'), 17) if text == b"transfer_encoding" => FRAMING_TWIN,
         (Some(b'u'), 7) if text == b"upgrade" => HOP_BY_HOP,
         (Some(b'x'), _) => overrides(name),
         _ => 0,
@@ -149,6 +166,10 @@ mod tests {
             assert!(marks(&[name]).overrides_path(), "{name}");
         }
         assert!(marks(&["x_original_url"]).overrides_path());
+        assert!(marks(&["transfer-encoding"]).coded());
+        for name in ["transfer_encoding", "content_length"] {
+            assert!(marks(&[name]).framing_twin(), "{name}");
+        }
         assert!(marks(&["destination"]).destination() && marks(&["forwarded"]).forwarded());
     }
 }

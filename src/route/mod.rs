@@ -25,6 +25,7 @@ pub use tree::Tree;
 use crate::config::{Captures, Mode, Route, Settings, TokenPlace};
 use class::Methods;
 use host::Host;
+use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
@@ -108,6 +109,7 @@ impl Routes {
     /// [`Reject`], for what must go no further.
     pub fn classify<'r>(&'r self, parts: &Parts) -> Result<Match<'r>, Reject<'r>> {
         let marks = Marks::of(&parts.headers);
+        check_framing(parts, marks)?;
         let methods = Methods::of(parts, marks)?;
         if methods.connects() {
             return Err(Reject::MethodNotAllowed);
@@ -316,6 +318,23 @@ impl Routes {
             tree,
         }))
     }
+}
+
+/// Refuses what says in two ways, or in one that is not known here, where the body ends. That the
+/// lengths themselves agree, the HTTP library has seen.
+fn check_framing(parts: &Parts, marks: Marks) -> Result<(), &'static str> {
+    if marks.framing_twin() {
+        return Err("a header that frames the message is spelt with an underscore");
+    }
+    if marks.coded() {
+        let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+        let first = codings.next().map(|coding| coding.as_bytes().trim_ascii());
+        let chunked = first.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+        if !chunked || codings.next().is_some() {
+            return Err("a transfer coding other than chunked, once");
+        }
+    }
+    Ok(())
 }
 
 /// The token's text where it stands in the target, and the query without it.

@@ -182,6 +182,13 @@ impl Upstream {
         state.seen.iter().filter(|seen| seen.tag == tag).count()
     }
 
+    /// The requests of that tag, as far as they came.
+    pub fn all_of(&self, tag: &str) -> Vec<Seen> {
+        let state = self.shared.state.lock();
+        let seen = state.seen.iter().filter(|seen| seen.tag == tag);
+        seen.cloned().collect()
+    }
+
     /// The tags of all requests that came whole, in the order of their last bytes.
     pub fn whole(&self) -> Vec<String> {
         let state = self.shared.state.lock();
