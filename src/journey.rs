@@ -21,8 +21,8 @@ use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, T
 use claims::Claims;
 use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, Uri, Version};
-use http_body_util::Either;
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -104,6 +104,8 @@ impl Worker {
     ) -> Response<Reply> {
         let under_way = client.begin();
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
+        // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
+        let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
         let request = Outgoing::new(request);
         match self.travel(&client, request, &mut tally).await {
             Ok(response) => response.map(|body| Reply::new(Either::Left(body), under_way)),
@@ -111,6 +113,7 @@ impl Worker {
                 tally.decision = refusal.why.decision();
                 refusal
                     .response(&self.shared.settings.server.problem_base)
+                    .map(|body| if bodiless { Full::default() } else { body })
                     .map(|body| Reply::new(Either::Right(body), under_way))
             }
         }

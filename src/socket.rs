@@ -91,7 +91,7 @@ impl Socket {
     /// # Errors
     /// Where the connection is closed.
     pub async fn begins_with(&self, expected: &[u8]) -> io::Result<bool> {
-        const AGAIN: Duration = Duration::from_millis(5);
+        let mut pause = Duration::from_millis(5);
         let mut came = vec![0; expected.len()];
         loop {
             let length = poll_fn(|cx| match &*self.0.io.borrow() {
@@ -103,13 +103,14 @@ impl Socket {
             })
             .await?;
             let came = came.get(..length).unwrap_or_default();
-            if length == 0 || !expected.starts_with(came) {
+            if length == 0 || !expected.starts_with(came) || self.has_left() {
                 return Ok(false);
             }
             if length == expected.len() {
                 return Ok(true);
             }
-            tokio::time::sleep(AGAIN).await; // rare: what is sent as one piece came as two
+            tokio::time::sleep(pause).await; // rare: what is sent as one piece came as two
+            pause = (pause * 2).min(Duration::from_millis(250));
         }
     }
 

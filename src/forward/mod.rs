@@ -20,9 +20,9 @@ pub use failure::{Failed, Failure};
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
 use attend::{Attended, Orphans};
-use http::header::TRANSFER_ENCODING;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use pool::Pool;
@@ -125,9 +125,10 @@ impl Outgoing {
     #[must_use]
     pub fn new(request: Request<Incoming>) -> Box<Self> {
         let (head, body) = request.into_parts();
+        let h2 = head.version == Version::HTTP_2;
         Box::new(Self {
             head,
-            body: Upload::new(body),
+            body: Upload::new(body, h2),
         })
     }
 
@@ -142,11 +143,17 @@ impl Outgoing {
 
     fn bind(&mut self, token_headers: &Rc<[HeaderName]>, pool: &Pool) {
         self.body.bind(Rc::clone(token_headers), pool.limits());
-        if self.body.size_hint().exact().is_none() && !self.body.is_end_stream() {
+        let headers = &mut self.head.headers;
+        match self.body.size_hint().exact() {
             // Said outright: the HTTP library takes a GET without it for one that has no body.
-            self.head
-                .headers
-                .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            None if !self.body.is_end_stream() => {
+                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
+            // HTTP/2 lets it come twice.
+            Some(length) if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            _ => {}
         }
     }
 

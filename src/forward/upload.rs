@@ -19,6 +19,8 @@ pub(super) struct Upload {
     body: Incoming,
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
+    /// A stream of HTTP/2, which may break off without an error.
+    h2: bool,
     /// Headers that may not come as a trailer either.
     token_headers: Option<Rc<[HeaderName]>>,
     progress: Rc<Progress>,
@@ -148,10 +150,14 @@ impl Progress {
 }
 
 impl Upload {
-    pub(super) fn new(body: Incoming) -> Self {
+    /// `h2`: it comes over HTTP/2.
+    pub(super) fn new(body: Incoming, h2: bool) -> Self {
         let progress = Progress::default();
-        progress.whole.set(body.is_end_stream());
+        // Where the length is 0 the HTTP library does not ask for it.
+        let whole = body.is_end_stream() || body.size_hint().exact() == Some(0);
+        progress.whole.set(whole);
         Self {
+            h2,
             left: body.size_hint().exact(),
             body,
             token_headers: None,
@@ -185,6 +191,12 @@ impl Body for Upload {
         self.progress.waits_for_client.set(polled.is_pending());
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
+            // A stream that was reset without an error (NO_ERROR) ends like one that has ended: it has not.
+            Poll::Ready(None) if self.h2 && !self.body.is_end_stream() => {
+                self.progress.broken.set(true);
+                self.progress.wake();
+                return Poll::Pending;
+            }
             Poll::Ready(None) => {
                 if !self.progress.whole.get() {
                     self.progress.finish();
@@ -213,11 +225,11 @@ impl Body for Upload {
             Err(frame) => frame,
         };
         if let (Some(left), Some(data)) = (self.left, frame.data_ref()) {
-            let left = left.saturating_sub(data.len() as u64);
-            self.left = Some(left);
-            if left == 0 {
-                self.progress.finish();
-            }
+            self.left = Some(left.saturating_sub(data.len() as u64));
+        }
+        // After a part that is known to be the last the HTTP library asks no more.
+        if !self.progress.whole.get() && (self.left == Some(0) || self.body.is_end_stream()) {
+            self.progress.finish();
         }
         Poll::Ready(Some(Ok(frame)))
     }

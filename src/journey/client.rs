@@ -15,6 +15,7 @@ pub struct Client {
     under_way: Cell<usize>,
     served: Cell<u64>,
     late: Notify,
+    h2: Cell<bool>,
 }
 
 /// A request of a client, from its head to the end of its response: until this is dropped.
@@ -30,6 +31,7 @@ impl Client {
             under_way: Cell::new(0),
             served: Cell::new(0),
             late: Notify::new(),
+            h2: Cell::new(false),
         }
     }
 
@@ -50,12 +52,19 @@ impl Client {
         UnderWay(Rc::clone(self))
     }
 
-    /// `None` while a request is under way, else a number that grows with each request and with what the
-    /// client takes of its response, the end of which may lie in a buffer for long. Where it stays the
-    /// same the client is quiet: nobody reads a clock for each request.
+    /// It speaks HTTP/2.
+    pub fn speaks_h2(&self) {
+        self.h2.set(true);
+    }
+
+    /// `None` while a request is under way, else a number that grows with each request, and in HTTP/1.1
+    /// with what the client takes of its response, the end of which may lie in a buffer for long (in
+    /// HTTP/2 whatever a client sends is answered). Where it stays the same the client is quiet: nobody
+    /// reads a clock for each request.
     #[must_use]
     pub fn quiet_after(&self) -> Option<u64> {
-        (self.under_way.get() == 0).then(|| self.served.get() + self.socket.sent())
+        let sent = if self.h2.get() { 0 } else { self.socket.sent() };
+        (self.under_way.get() == 0).then(|| self.served.get() + sent)
     }
 }
 

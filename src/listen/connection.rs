@@ -1,13 +1,13 @@
 //! One client connection from its first byte to its last: TLS, HTTP/1.1 or HTTP/2.
 
 use super::serve::Limits;
+use super::streams::Streams;
 use super::tls::{H2, Tls};
 use crate::journey::Client;
 use crate::record::{BadRequest, Metrics};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use std::convert::Infallible;
@@ -27,10 +27,18 @@ const LINGER: Duration = Duration::from_secs(5);
 /// What an HTTP/2 client sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How much of a request body an HTTP/2 client may send ahead, on a stream and on its connection: what
-/// the gateway may have to hold for an upstream that takes nothing.
+/// How much of a request body an HTTP/2 client may send ahead on a stream, and the gateway may have to hold
+/// for a request that waits or an upstream that takes nothing.
 const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// The largest window that there is (RFC 9113 section 6.9.1).
+const MAX_WINDOW: u32 = (1 << 31) - 1;
+
+/// How much of a response may wait on a stream for its client.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// How often the streams of a connection are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How many streams a client may have opened and reset before the gateway saw them (CVE-2023-44487).
 const RESETS: usize = 20;
@@ -46,12 +54,21 @@ pub(super) async fn connection<H, F, B>(
 ) where
     H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
     F: Future<Output = Response<B>> + 'static,
-    B: Body + 'static,
+    B: Body + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let encrypted = tls.is_some();
-    let bad = match speaks_h2(&client, tls, limits).await {
+    let protocol = tokio::select! {
+        biased;
+        protocol = speaks_h2(&client, tls, limits) => protocol,
+        // Nothing was taken from it yet.
+        _ = stop.wait_for(|stop| *stop) => {
+            client.socket.close();
+            return;
+        }
+    };
+    let bad = match protocol {
         Ok(true) => {
             let ended = Box::pin(h2(&client, limits, stop.clone(), handle)).await;
             ended.err().and_then(|error| of_h2(&error))
@@ -146,39 +163,62 @@ where
 async fn h2<H, F, B>(
     client: &Rc<Client>,
     limits: Limits,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
     handle: H,
 ) -> hyper::Result<()>
 where
     H: Fn(Rc<Client>, Request<Incoming>) -> F + 'static,
     F: Future<Output = Response<B>> + 'static,
-    B: Body + 'static,
+    B: Body + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let known = Rc::clone(client);
+    client.speaks_h2();
+    let streams = Streams::default();
+    let (known, watched) = (Rc::clone(client), streams.clone());
     let service = service_fn(move |request| {
-        let response = handle(Rc::clone(&known), request);
-        async move { Ok::<_, Infallible>(response.await) }
+        let (response, watched) = (handle(Rc::clone(&known), request), watched.clone());
+        async move {
+            let response = response.await;
+            Ok::<_, Infallible>(response.map(|body| watched.watch(body)))
+        }
     });
-    let mut http = http2::Builder::new(Local);
+    // Each stream may use its window up, since one that waits must not hold up the others.
+    let window = limits.max_streams.saturating_mul(STREAM_WINDOW);
+    let mut http = http2::Builder::new(streams.clone());
     http.max_concurrent_streams(limits.max_streams)
         .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(RESETS)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
+        .initial_connection_window_size(window.min(MAX_WINDOW))
+        .max_send_buf_size(SEND_BUFFER);
     let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
-    let serving = until_stopped(connection.as_mut(), stop, |connection| {
-        connection.graceful_shutdown();
-    });
-    tokio::select! {
-        biased;
-        ended = serving => return ended,
-        () = client.late() => {}
+    let mut tick = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            _ = stop.wait_for(|stop| *stop) => break,
+            () = client.late() => break,
+            _ = tick.tick() => streams.sweep(limits.header_timeout),
+        }
     }
-    // Quiet for too long: it is told so (GOAWAY), and what it may have sent meanwhile is served.
+    // It is told to go (GOAWAY), and what it may have sent meanwhile is served.
     connection.as_mut().graceful_shutdown();
-    connection.await
+    let mut quiet = 0;
+    while quiet < 2 {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            _ = tick.tick() => streams.sweep(limits.header_timeout),
+        }
+        quiet = if client.quiet_after().is_some() {
+            quiet + 1
+        } else {
+            0
+        };
+    }
+    Ok(()) // it does not answer; nothing is under way
 }
 
 /// Drives a connection; once `stop` becomes true it is asked to end with what it serves.
@@ -210,14 +250,4 @@ where
     }
     end(connection.as_mut());
     connection.await
-}
-
-/// Runs the requests of an HTTP/2 connection on the thread that accepted it.
-#[derive(Clone, Copy)]
-struct Local;
-
-impl<F: Future<Output = ()> + 'static> Executor<F> for Local {
-    fn execute(&self, work: F) {
-        tokio::task::spawn_local(work);
-    }
 }

@@ -5,6 +5,7 @@
 mod bind;
 mod connection;
 mod serve;
+mod streams;
 mod tls;
 
 pub use bind::{BindError, Bound, bind};

@@ -52,7 +52,7 @@ pub async fn serve<H, F, B>(
 ) where
     H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
     F: Future<Output = Response<B>> + 'static,
-    B: Body + 'static,
+    B: Body + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {

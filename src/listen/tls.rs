@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -40,10 +41,12 @@ pub struct Tls {
 struct Current {
     config: Arc<ServerConfig>,
     stamps: Stamps,
+    /// What was last said to be wrong, so that it is said once.
+    said: String,
 }
 
-/// When each file was last changed; `None` where that cannot be told.
-type Stamps = Vec<Option<SystemTime>>;
+/// For each file: when it was last changed, its length and its inode; `None` where that cannot be told.
+type Stamps = Vec<Option<(SystemTime, u64, u64)>>;
 
 impl Tls {
     /// Reads the files.
@@ -53,7 +56,12 @@ impl Tls {
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(&files);
         let config = config(&files)?;
-        let current = RwLock::new(Current { config, stamps });
+        let said = String::new();
+        let current = RwLock::new(Current {
+            config,
+            stamps,
+            said,
+        });
         Ok(Self { files, current })
     }
 
@@ -66,8 +74,7 @@ impl Tls {
     /// Reads the files again if one has changed. Connections that are open keep what they have.
     ///
     /// # Errors
-    /// [`TlsError`]; then nothing has changed, and the files are not looked at again before they change
-    /// once more.
+    /// [`TlsError`], once for each fault; then nothing has changed, and they are read again the next time.
     pub fn refresh(&self) -> Result<bool, TlsError> {
         let stamps = stamps(&self.files);
         if stamps == self.current.read().stamps {
@@ -75,14 +82,29 @@ impl Tls {
         }
         let read = config(&self.files);
         let mut current = self.current.write();
-        current.stamps = stamps;
-        current.config = read?;
-        Ok(true)
+        match read {
+            Ok(config) => {
+                *current = Current {
+                    config,
+                    stamps,
+                    said: String::new(),
+                };
+                Ok(true)
+            }
+            Err(error) if current.said == error.to_string() => Ok(false),
+            Err(error) => {
+                current.said = error.to_string();
+                Err(error)
+            }
+        }
     }
 }
 
 fn stamps(files: &TlsFiles) -> Stamps {
-    let changed = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();
+    let changed = |path: &PathBuf| {
+        let found = path.metadata().ok()?;
+        Some((found.modified().ok()?, found.len(), found.ino()))
+    };
     [
         Some(&files.cert),
         Some(&files.key),
