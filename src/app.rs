@@ -8,7 +8,7 @@ use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
 use crate::journey::{Shared, Worker};
 use crate::lifecycle::Stop;
-use crate::listen::{self, BindError, Bound, Limits, Tls, TlsError};
+use crate::listen::{self, BindError, Bound, Limits, Room, Tls, TlsError};
 use crate::record::Metrics;
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce, Observer, OpenError, RocksStore};
@@ -54,6 +54,7 @@ pub struct Gateway {
     listeners: Vec<Bound>,
     admin: Bound,
     tls: Option<Arc<Tls>>,
+    room: Arc<Room>,
 }
 
 struct Watcher(Arc<Metrics>);
@@ -120,6 +121,8 @@ impl Gateway {
             .collect();
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let routes = Routes::new(&settings);
+        let server = &settings.server;
+        let room = Room::new(server.max_connections, server.max_connections_per_client);
         let shared = Arc::new(Shared {
             routes,
             policies,
@@ -133,6 +136,7 @@ impl Gateway {
             listeners,
             admin,
             tls: tls.map(Arc::new),
+            room,
         })
     }
 
@@ -162,9 +166,10 @@ impl Gateway {
                 .filter_map(|bound| bound.listeners.pop());
             let listeners: Vec<_> = listeners.collect();
             let (shared, tls, stop) = (Arc::clone(&self.shared), self.tls.clone(), stop.clone());
+            let room = Arc::clone(&self.room);
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(shared, listeners, tls.as_ref(), &stop));
+                .spawn(move || work(shared, listeners, tls.as_ref(), &room, &stop));
             threads.push(thread.map_err(|e| Error::System(e.to_string()))?);
         }
         let admin = self.admin.listeners.pop();
@@ -265,6 +270,7 @@ fn work(
     shared: Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
     tls: Option<&Arc<Tls>>,
+    room: &Arc<Room>,
     stop: &Stop,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
@@ -289,6 +295,7 @@ fn work(
                 tls.cloned(),
                 limits,
                 Arc::clone(&metrics),
+                Arc::clone(room),
                 stop.soft(),
                 handle,
             );

@@ -3,6 +3,7 @@
 use super::{Failure, in_file, load};
 use crate::app::Gateway;
 use crate::lifecycle::Stop;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
@@ -10,6 +11,7 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     for warning in &loaded.warnings {
         tracing::warn!("{}", in_file(config, warning));
     }
+    allow_descriptors();
     let stop = Stop::default();
     stop.on_signals()?;
     let path = std::path::absolute(&loaded.settings.store.path)?
@@ -23,4 +25,17 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     tracing::info!(address = %gateway.admin_address(), "admin pages");
     gateway.serve(&stop)?;
     Ok(())
+}
+
+/// Lets the process open as many files as it may: the usual soft limit, 1024, is far below what it is to
+/// serve.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, wanted) {
+        tracing::warn!(%error, now = ?limit.current, "the limit of open files stays as it is");
+    }
 }

@@ -68,6 +68,10 @@ pub struct Server {
     pub shutdown_timeout: Duration,
     /// `problem_base`: what a problem type begins with.
     pub problem_base: String,
+    /// `max_connections`: of clients, over all listeners and workers.
+    pub max_connections: usize,
+    /// `max_connections_per_client`
+    pub max_connections_per_client: usize,
     /// `h2c`: clients without TLS may speak HTTP/2 from the first byte.
     pub h2c: bool,
     /// `max_streams`: requests that one HTTP/2 connection may have under way.

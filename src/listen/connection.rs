@@ -136,7 +136,7 @@ async fn speaks_h2(client: &Client, tls: Option<Arc<Tls>>, limits: Limits) -> io
 async fn h1<H, F, B>(
     client: &Rc<Client>,
     limits: Limits,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
     handle: H,
 ) -> hyper::Result<()>
 where
@@ -153,11 +153,27 @@ where
     let mut http = http1::Builder::new();
     http.max_header_size(limits.max_header_bytes)
         .half_close(false);
-    let connection = pin!(http.serve_connection(client.socket.clone(), service));
-    until_stopped(connection, stop, |connection| {
-        connection.graceful_shutdown();
+    let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
+    let stopping = stop.clone();
+    let mut asked = pin!(stop.wait_for(|stop| *stop));
+    let mut listens = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Some(ended));
+        }
+        // Once it listens it is woken; there is no need to ask at each poll.
+        if listens && !*stopping.borrow() {
+            return Poll::Pending;
+        }
+        listens = true;
+        asked.as_mut().poll(cx).map(|_| None)
     })
-    .await
+    .await;
+    if let Some(ended) = ended {
+        return ended;
+    }
+    connection.as_mut().graceful_shutdown();
+    Box::pin(wind_up(connection, client, || {})).await
 }
 
 async fn h2<H, F, B>(
@@ -205,49 +221,33 @@ where
     }
     // It is told to go (GOAWAY), and what it may have sent meanwhile is served.
     connection.as_mut().graceful_shutdown();
-    let mut quiet = 0;
-    while quiet < 2 {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => return ended,
-            _ = tick.tick() => streams.sweep(limits.header_timeout),
-        }
-        quiet = if client.quiet_after().is_some() {
-            quiet + 1
-        } else {
-            0
-        };
-    }
-    Ok(()) // it does not answer; nothing is under way
+    let look = || streams.sweep(limits.header_timeout);
+    wind_up(connection, client, look).await
 }
 
-/// Drives a connection; once `stop` becomes true it is asked to end with what it serves.
-async fn until_stopped<C>(
+/// Lets a connection that was asked to end come to its end with what it serves. Where it serves nothing
+/// and its client says no more, it is not waited for.
+async fn wind_up<C>(
     mut connection: Pin<&mut C>,
-    mut stop: watch::Receiver<bool>,
-    end: impl FnOnce(Pin<&mut C>),
+    client: &Client,
+    look: impl Fn(),
 ) -> hyper::Result<()>
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let stopping = stop.clone();
-    let mut asked = pin!(stop.wait_for(|stop| *stop));
-    let mut listens = false;
-    let ended = poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(Some(ended));
+    let mut tick = tokio::time::interval(LOOK); // begins at once
+    let (mut quiet, mut last) = (0, None);
+    while quiet < 3 {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            _ = tick.tick() => look(),
         }
-        // Once it listens it is woken; there is no need to ask at each poll.
-        if listens && !*stopping.borrow() {
-            return Poll::Pending;
-        }
-        listens = true;
-        asked.as_mut().poll(cx).map(|_| None)
-    })
-    .await;
-    if let Some(ended) = ended {
-        return ended;
+        let now = client.quiet_after();
+        // The end of a response may still wait for its client.
+        let same = now.is_some() && now == last && client.socket.stalled_for().is_zero();
+        quiet = if same { quiet + 1 } else { 0 };
+        last = now;
     }
-    end(connection.as_mut());
-    connection.await
+    Ok(())
 }

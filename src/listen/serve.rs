@@ -1,6 +1,7 @@
 //! Serves the client connections of one listener, on one thread.
 
 use super::connection::connection;
+use super::room::{Full, Room};
 use super::tls::Tls;
 use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
@@ -18,7 +19,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -47,6 +48,7 @@ pub async fn serve<H, F, B>(
     tls: Option<Arc<Tls>>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    room: Arc<Room>,
     mut stop: watch::Receiver<bool>,
     handle: H,
 ) where
@@ -57,6 +59,7 @@ pub async fn serve<H, F, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let open = Rc::new(Open::default());
+    let turned_away = Rc::new(Cell::new(0));
     let mut clients = Clients::default();
     let period = (limits.header_timeout / 8).clamp(SWEEP.1, SWEEP.0);
     let mut tick = tokio::time::interval(period);
@@ -77,6 +80,14 @@ pub async fn serve<H, F, B>(
                 continue;
             }
         };
+        let seat = match room.enter(address.ip()) {
+            Ok(seat) => seat,
+            Err(full) => {
+                metrics.refused_connection(matches!(full, Full::Client));
+                turn_away(stream, tls.is_some(), &turned_away);
+                continue;
+            }
+        };
         let socket = Socket::orderly(stream);
         let client = Rc::new(Client::new(Peer::new(address.ip(), tls.is_some()), socket));
         let guard = Open::enter(&open);
@@ -85,7 +96,7 @@ pub async fn serve<H, F, B>(
         let known = Rc::clone(&client);
         let task = tokio::task::spawn_local(async move {
             connection(client, tls, limits, metrics, stop, handle).await;
-            drop(guard);
+            drop((guard, seat));
         });
         clients.add(known, task.abort_handle());
     }
@@ -151,6 +162,28 @@ impl Known {
         }
         now.since(self.quiet_since)
     }
+}
+
+/// What a client is told for which there is no room.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nFencing-Status: busy\r\nRetry-After: 1\r\n\
+    Proxy-Status: fencegate; error=http_request_denied\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// How many of them may still be reading that.
+const TURNED_AWAY: usize = 64;
+
+/// Says that there is no room, where that can be said without TLS, and ends the connection.
+fn turn_away(stream: TcpStream, encrypted: bool, under_way: &Rc<Cell<usize>>) {
+    if encrypted || under_way.get() >= TURNED_AWAY {
+        return;
+    }
+    // There is room for it in the send buffer of a new connection; else it is not said.
+    let _ = stream.try_write(FULL);
+    under_way.set(under_way.get() + 1);
+    let under_way = Rc::clone(under_way);
+    tokio::task::spawn_local(async move {
+        Box::pin(Socket::orderly(stream).linger(Duration::from_secs(1))).await;
+        under_way.set(under_way.get().saturating_sub(1));
+    });
 }
 
 /// Out of descriptors or memory: wait for some to be freed, rather than spin. Anything else concerns

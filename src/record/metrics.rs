@@ -26,6 +26,7 @@ const ZOMBIE_AGE: &str = "fencegate_zombie_age_seconds";
 const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
+const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
 /// The operations of the store that can fail, as `fencegate_store_errors_total` names them.
@@ -79,6 +80,8 @@ pub struct Metrics {
     pub upstream_seconds: Vec<Histogram>,
     store_errors: [IntCounter; STORE_OPS.len()],
     bad_requests: [IntCounter; BadRequest::ALL.len()],
+    /// For want of room in all, and for one client.
+    refused_connections: [IntCounter; 2],
 }
 
 /// The metrics of one route.
@@ -201,6 +204,11 @@ impl Metrics {
             "what clients sent that was no request, by reason",
         );
         let bad = added(all, IntCounterVec::new(bad, &["reason"]))?;
+        let full = Opts::new(
+            REFUSED_CONNECTIONS,
+            "connections for which there was no room",
+        );
+        let full = added(all, IntCounterVec::new(full, &["reason"]))?;
         let info = Opts::new(BUILD_INFO, "1, with the version as a label")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         added(all, Gauge::with_opts(info))?.set(1.0);
@@ -217,6 +225,7 @@ impl Metrics {
                 .collect(),
             store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
+            refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),
             registry,
         })
     }
@@ -228,6 +237,11 @@ impl Metrics {
         TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .unwrap_or_default()
+    }
+
+    /// Counts a connection for which there was no room: for its client alone, else for any.
+    pub fn refused_connection(&self, for_client: bool) {
+        self.refused_connections[usize::from(for_client)].inc();
     }
 
     /// Counts bytes from a client that were no request, and that no route knows of.

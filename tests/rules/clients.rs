@@ -1,6 +1,6 @@
 //! How long a client connection may be quiet, and what does not count as quiet.
 
-use crate::support::Client;
+use crate::support::{Client, wait_until};
 use crate::upstream::Script;
 use crate::world::{World, pause};
 use std::time::{Duration, Instant};
@@ -84,4 +84,36 @@ fn a_response_under_way_is_not_quiet() {
     pause(2500);
     w.up.release("slow");
     assert_eq!(slow.result().body, b"halfhalf");
+}
+
+#[test]
+fn connections_beyond_the_bounds_are_told_so_and_the_others_served() {
+    let w = World::with(|c| {
+        c.server("workers", "2")
+            .server("max_connections", "4")
+            .server("max_connections_per_client", "3")
+    });
+    let headers = [("Fencing-Token", "5")];
+    let mut open: Vec<Client> = (0..3).map(|_| Client::connect(w.gw.port)).collect();
+    for client in &mut open {
+        client
+            .request("PUT", "/files/a", &headers, b"data")
+            .answered(200);
+    }
+    let answer = w.put(5).tag("beyond").send();
+    assert_eq!(
+        (answer.status, answer.header("Fencing-Status")),
+        (503, Some("busy"))
+    );
+    w.stays_away("beyond");
+    let reason = "reason=\"client\"";
+    let refused = w.metric("fencegate_refused_connections_total", &[reason]);
+    assert!((refused - 1.0).abs() < 0.1);
+    open.pop();
+    wait_until("a place to be free", || w.put(5).send().status == 200);
+    for client in &mut open {
+        client
+            .request("PUT", "/files/a", &headers, b"data")
+            .answered(200);
+    }
 }

@@ -316,13 +316,15 @@ fn a_length_that_comes_twice_goes_on_once() {
 fn a_stop_does_not_wait_for_clients_that_say_nothing() {
     let mut w = world();
     let silent = TcpStream::connect(("127.0.0.1", w.gw.port)).unwrap();
+    let mut half = Client::connect(w.gw.port);
+    half.send(b"PUT /files/a HTTP/1.1\r\nHo");
     let deaf = Raw::connect(w.gw.port, &[]); // it will not answer the PING behind GOAWAY
     w.put(5).send().answered(200);
     let start = Instant::now();
     assert!(w.gw.stop().success());
     let took = start.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}"); // the header_timeout is 30 s
-    drop((silent, deaf));
+    drop((silent, half, deaf));
 }
 
 #[test]

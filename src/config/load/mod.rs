@@ -141,6 +141,7 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
         }
     };
     let workers = table.read_or("workers", 0, |v| v.count(0, 1024));
+    let max_connections = table.read_or("max_connections", 20_000, |v| v.count(1, 1 << 20));
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let server = Server {
         listen,
@@ -157,6 +158,12 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
             "problem_base",
             "urn:fencegate:problem:".into(),
             problem_base,
+        ),
+        max_connections,
+        max_connections_per_client: table.read_or(
+            "max_connections_per_client",
+            max_connections,
+            |v| v.count(1, 1 << 20),
         ),
         h2c: table.read_or("h2c", false, Value::flag),
         max_streams: table.read_or("max_streams", 128, |v| {
