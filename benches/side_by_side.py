@@ -8,6 +8,8 @@ The load is 64 keep-alive connections of 1 KiB PUTs, all with one token, so that
 hot path. The rounds take the proxies in turn, so that what else the machine does falls on all alike;
 the table gives the median of the rounds, and the ratio to nginx.
 
+At the end, each proxy is given kept connections that are idle, and what memory one takes is printed.
+
 CPU time a request is the figure to compare: it holds even where the proxy is not the bottleneck
 (`busy` well below 100 %) or the machine is shared.
 """
@@ -18,6 +20,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -31,6 +34,7 @@ from pathlib import Path
 PROXY_CORE, LOAD_CORE = "0", "1"
 CONNECTIONS = 64
 BODY = 1024
+IDLE = 5000                          # kept connections for the measurement of memory
 TICK = os.sysconf("SC_CLK_TCK")
 LIMIT = 170.0                        # seconds for the whole run
 
@@ -53,7 +57,7 @@ daemon off;
 pid {folder}/nginx.pid;
 error_log stderr error;
 {user}
-events {{ worker_connections 1024; }}
+events {{ worker_connections 12000; }}
 http {{
   access_log off;
   client_body_temp_path {folder}/body;
@@ -96,7 +100,7 @@ NGINX_PROXY = """
 HAPROXY = """
 global
   nbthread 1
-  maxconn 1024
+  maxconn 6000
 defaults
   mode http
   timeout connect 2s
@@ -276,6 +280,32 @@ PROXIES = {"nginx": start_nginx, "haproxy": start_haproxy, "fencegate": start_fe
 
 # --- one measurement ---
 
+def memory_of(server):
+    """Resident bytes of the process and its children."""
+    total = 0
+    for pid in [server.process.pid, *children(server.process.pid)]:
+        with contextlib.suppress(OSError):
+            found = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+            total += int(found.group(1)) * 1024 if found else 0
+    return total
+
+
+def idle(server):
+    """Bytes that one kept connection takes after its first request. Others are served meanwhile."""
+    request = f"GET /files/k HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+    before, kept = memory_of(server), []
+    try:
+        for _ in range(IDLE):
+            kept.append(socket.create_connection(("127.0.0.1", server.port), 5))
+            kept[-1].sendall(request)
+            if not kept[-1].recv(4096).startswith(b"HTTP/1.1 2"):
+                raise Failed(f"{server.name} does not serve connection {len(kept)}:\n{server.tail()}")
+        return (memory_of(server) - before) / IDLE
+    finally:
+        for sock in kept:
+            sock.close()
+
+
 def load(script, port, seconds):
     """Runs wrk: (requests, seconds, p50 in µs, p99 in µs)."""
     command = ["taskset", "-c", LOAD_CORE, tool("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "5s",
@@ -350,7 +380,8 @@ def run(args, folder, servers, note):
                  f"{result['cpu_us']:6.1f} CPU µs/request  busy {result['busy'] * 100:.0f} %")
     if not all(rounds.values()):
         raise Failed("no round was measured: ask for fewer seconds")
-    return rounds, {server.name: server.version for server in servers}
+    memory = {server.name: idle(server) for server in proxies}
+    return rounds, memory, {server.name: server.version for server in servers}
 
 
 def main():
@@ -367,10 +398,12 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="fencegate-bench-"))
     servers = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for the proxies too
     try:
         if os.cpu_count() < 2:
             raise Failed("two cores are needed: one for the proxies, one for the load")
-        rounds, versions = run(args, folder, servers, lambda line: print(line, file=sys.stderr, flush=True))
+        rounds, memory, versions = run(args, folder, servers, lambda line: print(line, file=sys.stderr, flush=True))
     except Failed as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -381,11 +414,14 @@ def main():
     medians = summary(rounds)
     if args.json:
         load_given = {"connections": CONNECTIONS, "body": BODY, "seconds": args.seconds, "method": "PUT"}
-        print(json.dumps({"load": load_given, "versions": versions, "median": medians, "rounds": rounds}, indent=2))
+        print(json.dumps({"load": load_given, "versions": versions, "median": medians, "idle_bytes": memory,
+                          "rounds": rounds}, indent=2))
     else:
         print(f"\n{CONNECTIONS} connections, {BODY} B PUT, one token; median of {len(next(iter(rounds.values())))} "
               f"rounds of {args.seconds} s; upstream nginx {versions['upstream']}\n")
         print(table(medians, versions))
+        print(f"\nmemory of one idle connection, of {IDLE}: "
+              + ", ".join(f"{name} {taken / 1024:.1f} KiB" for name, taken in memory.items()))
     return 0
 
 
