@@ -131,6 +131,9 @@ impl Worker {
         tally.metrics = &self.policy(found.route).metrics;
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         self.prepare(&found, head, &client.peer)?; // 3 the head that goes upstream
+        if !request.limit_body(found.route.max_body) {
+            return Err(claims.refusal(Why::TooLarge { sent: false }));
+        }
         let permit = self.admit(&found, &claims, client, tally).await?; // 4 sealed, durable, drained
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
         *response.version_mut() = Version::HTTP_11;

@@ -58,6 +58,11 @@ pub enum Why {
         /// Whether a byte of the request reached it.
         sent: bool,
     },
+    /// The request's body is larger than the route allows.
+    TooLarge {
+        /// Whether a byte of the request reached the upstream.
+        sent: bool,
+    },
     /// The request's body stalled or broke off.
     Body {
         /// Whether a byte of the request reached the upstream.
@@ -132,6 +137,7 @@ impl From<&Failed> for Why {
             Failure::NoConnectionFree => Self::Busy,
             Failure::Broken => Self::Broken { sent },
             Failure::Silent => Self::Silent { sent },
+            Failure::BodyTooLarge => Self::TooLarge { sent },
             Failure::BodyStalled | Failure::BodyBroken => Self::Body { sent },
         }
     }
@@ -333,6 +339,24 @@ impl Why {
                 effect(*sent),
                 None,
             ),
+            Self::TooLarge { sent } => answer(
+                S::PAYLOAD_TOO_LARGE,
+                if *sent {
+                    D::OutcomeUnknown
+                } else {
+                    D::Forbidden
+                },
+                "body-too-large",
+                DENIED,
+                "The request's body is too large",
+                if *sent {
+                    "It was cut off when it became larger than the route allows. Whether it took \
+                     effect is unknown, but the upstream never saw its end."
+                } else {
+                    "The route takes no body of that size. Nothing was forwarded."
+                },
+                None,
+            ),
             Self::Body { sent } => answer(
                 S::REQUEST_TIMEOUT,
                 unknown(*sent),
@@ -396,6 +420,18 @@ mod tests {
             (Why::TooFar, 403, "forbidden", "unverified"),
             (Why::TooManyResources, 403, "forbidden", "unverified"),
             (Why::Forbidden("x".into()), 403, "forbidden", "unverified"),
+            (
+                Why::TooLarge { sent: false },
+                413,
+                "forbidden",
+                "body-too-large",
+            ),
+            (
+                Why::TooLarge { sent: true },
+                413,
+                "outcome-unknown",
+                "body-too-large",
+            ),
             (Why::Unrouted, 404, "unrouted", "no-route"),
             (Why::Draining, 503, "draining", "draining"),
             (Why::Store, 503, "store", "store-unavailable"),

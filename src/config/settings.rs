@@ -225,6 +225,8 @@ pub struct Route {
     pub format: Format,
     /// `disclose_fence`
     pub disclose_fence: bool,
+    /// `max_body`, in bytes.
+    pub max_body: Option<u64>,
     /// `max_advance`
     pub max_advance: Option<u64>,
     /// `first_max`

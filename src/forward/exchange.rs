@@ -139,7 +139,12 @@ async fn converse(
             Poll::Pending => progress.owned_by(cx.waker()),
         }
         if progress.is_broken() {
-            return Poll::Ready(Err((Failure::BodyBroken, None)));
+            let why = if progress.is_too_large() {
+                Failure::BodyTooLarge
+            } else {
+                Failure::BodyBroken
+            };
+            return Poll::Ready(Err((why, None)));
         }
         if progress.is_overdue() {
             let stalled = !progress.is_whole() && progress.waits_for_client();

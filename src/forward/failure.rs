@@ -26,6 +26,9 @@ pub enum Failure {
     /// The client left, or its body was not well formed.
     #[error("the request body broke off")]
     BodyBroken,
+    /// The client's body became larger than it may be.
+    #[error("the request body is too large")]
+    BodyTooLarge,
     /// A higher token came, and this write was cut or not tried again.
     #[error("a newer holder took over")]
     Superseded,

@@ -132,6 +132,12 @@ impl Outgoing {
         })
     }
 
+    /// Bounds the size of its body. False where the body says by itself that it is larger.
+    #[must_use]
+    pub fn limit_body(&mut self, most: Option<u64>) -> bool {
+        self.body.limit(most)
+    }
+
     fn from_request(request: Request<Upload>) -> Box<Self> {
         let (head, body) = request.into_parts();
         Box::new(Self { head, body })

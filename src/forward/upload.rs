@@ -19,6 +19,8 @@ pub(super) struct Upload {
     body: Incoming,
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
+    /// Bytes that may still come, where that is bounded.
+    room: Option<u64>,
     /// A stream of HTTP/2, which may break off without an error.
     h2: bool,
     /// Headers that may not come as a trailer either.
@@ -38,6 +40,7 @@ pub(super) struct Progress {
     moved: Cell<bool>,
     last: Cell<Option<Time>>,
     broken: Cell<bool>,
+    too_large: Cell<bool>,
     waits_for_client: Cell<bool>,
     stopped: Cell<bool>,
     /// The client has left.
@@ -116,6 +119,11 @@ impl Progress {
         self.broken.get()
     }
 
+    /// Whether it was broken off for its size.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.too_large.get()
+    }
+
     /// Whether the next part has to come from the client; else the upstream does not take it.
     pub(super) fn waits_for_client(&self) -> bool {
         self.waits_for_client.get()
@@ -160,8 +168,18 @@ impl Upload {
             h2,
             left: body.size_hint().exact(),
             body,
+            room: None,
             token_headers: None,
             progress: Rc::new(progress),
+        }
+    }
+
+    /// Bounds its size. False where it says by itself that it is larger.
+    pub(super) fn limit(&mut self, most: Option<u64>) -> bool {
+        self.room = most;
+        match (most, self.left) {
+            (Some(most), Some(length)) => length <= most,
+            _ => true,
         }
     }
 
@@ -224,6 +242,15 @@ impl Body for Upload {
             }
             Err(frame) => frame,
         };
+        if let (Some(room), Some(data)) = (self.room, frame.data_ref()) {
+            self.room = room.checked_sub(data.len() as u64);
+            if self.room.is_none() {
+                self.progress.too_large.set(true);
+                self.progress.broken.set(true);
+                self.progress.wake();
+                return Poll::Pending; // as where it breaks off: the upstream never sees its end
+            }
+        }
         if let (Some(left), Some(data)) = (self.left, frame.data_ref()) {
             self.left = Some(left.saturating_sub(data.len() as u64));
         }

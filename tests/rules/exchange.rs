@@ -304,3 +304,36 @@ fn no_100_continue_for_what_was_never_to_be_forwarded() {
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
     }
 }
+
+#[test]
+fn a_body_that_is_too_large_is_refused_or_cut() {
+    let w = World::with(|c| c.route("max_body", "\"100\"").server("h2c", "true"));
+    w.put(5).body(&[b'x'; 100]).send().answered(200);
+    // Said beforehand: nothing is raised.
+    let large = w.put(9).body(&[b'x'; 101]);
+    large.tag("large").send().refused(413, "forbidden");
+    w.stays_away("large");
+    w.put(5).send().answered(200);
+    // Found on the way: the upstream does not see the end.
+    let chunked = w
+        .put(5)
+        .tag("chunked")
+        .header("Transfer-Encoding", "chunked");
+    let mut client = chunked.open();
+    client.send_chunk(&[b'x'; 60]);
+    w.up.body("chunked", 60);
+    client.send_chunk(&[b'x'; 60]);
+    client.response("PUT").refused(413, "outcome-unknown");
+    assert!(w.up.closed("chunked").whole_at.is_none());
+    let h2 = crate::support::h2::H2::connect(w.gw.port);
+    let mut stream = h2.start(
+        "PUT",
+        "/files/a",
+        &[("Fencing-Token", "5"), ("X-Tag", "stream")],
+    );
+    stream.feed(&[b'x'; 60]);
+    w.up.body("stream", 60);
+    stream.feed(&[b'x'; 60]);
+    stream.answer().refused(413, "outcome-unknown");
+    assert!(w.up.closed("stream").whole_at.is_none());
+}

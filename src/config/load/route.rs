@@ -151,6 +151,7 @@ fn one(
         token: place,
         format,
         disclose_fence: table.read_or("disclose_fence", false, Value::flag),
+        max_body: table.read("max_body", |v| Some(v.size(1)? as u64)),
         max_advance: table.read("max_advance", number),
         first_max: table.read("first_max", number),
         max_new_resources: table.read("max_new_resources", number),
