@@ -86,8 +86,9 @@ accept: ## The acceptance suite, where it is at hand (ACCEPT)
 	  echo "no acceptance suite at $(ACCEPT), not run"; \
 	fi
 
-bench: dist ## Measure beside nginx and HAProxy; options in BENCH, say BENCH="--rounds 3"
-	@tools/need.sh bench
+bench: ## Measure beside nginx and HAProxy; options in BENCH, say BENCH="--rounds 3"
+	@tools/need.sh build bench
+	@$(MAKE) dist
 	@python3 benches/side_by_side.py --bin $(DIST) $(BENCH)
 
 fmt: ## Format the code

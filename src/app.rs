@@ -210,8 +210,8 @@ impl Gateway {
                     TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
                 tokio::spawn(admin::serve(listener, state));
             }
-            let mut tick = tokio::time::interval(GATE_SWEEP);
-            let mut look = tokio::time::interval(TLS_LOOK);
+            let mut tick = clock::ticks(GATE_SWEEP);
+            let mut look = clock::ticks(TLS_LOOK);
             loop {
                 tokio::select! {
                     _ = tick.tick() => self.shared.gates.sweep(),
@@ -289,7 +289,6 @@ fn work(
             let listener =
                 TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
             let worker = Rc::clone(&worker);
-            let handle = move |peer, request| Rc::clone(&worker).serve(peer, request);
             let serve = listen::serve(
                 listener,
                 tls.cloned(),
@@ -297,7 +296,7 @@ fn work(
                 Arc::clone(&metrics),
                 Arc::clone(room),
                 stop.soft(),
-                handle,
+                worker,
             );
             serving.push(tokio::task::spawn_local(serve));
         }
@@ -305,7 +304,7 @@ fn work(
         tokio::task::spawn_local(async move { adopter.adopt().await });
         let sweeper = Rc::clone(&worker);
         tokio::task::spawn_local(async move {
-            let mut tick = tokio::time::interval(SWEEP);
+            let mut tick = clock::ticks(SWEEP);
             loop {
                 tick.tick().await;
                 sweeper.sweep();

@@ -5,6 +5,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// A moment: the time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,4 +54,13 @@ pub async fn sleep_until(moment: Time) {
         }
         tokio::time::sleep(left).await;
     }
+}
+
+/// Ticks now and then at this distance. Those that a pause of the process swallowed do not come after it:
+/// between two looks at a deadline what came meanwhile is taken.
+#[must_use]
+pub fn ticks(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }

@@ -103,11 +103,14 @@ impl Socket {
             })
             .await?;
             let came = came.get(..length).unwrap_or_default();
-            if length == 0 || !expected.starts_with(came) || self.has_left() {
+            if length == 0 || !expected.starts_with(came) {
                 return Ok(false);
             }
             if length == expected.len() {
                 return Ok(true);
+            }
+            if self.has_left() {
+                return Ok(false); // no more will come
             }
             tokio::time::sleep(pause).await; // rare: what is sent as one piece came as two
             pause = (pause * 2).min(Duration::from_millis(250));

@@ -31,7 +31,7 @@ pub(super) struct Upload {
 /// How far the body got, for the owner of the exchange.
 ///
 /// Reads no clock while all goes well: what moves is marked, and whoever looks for what does not counts
-/// the time from where it saw the mark. So a deadline may be late by the time between two looks, and is
+/// the time from where it saw the mark. So a deadline may be late by the time between three looks, and is
 /// never early, not even after the process was paused.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -45,7 +45,9 @@ pub(super) struct Progress {
     stopped: Cell<bool>,
     /// The client has left.
     abandoned: Cell<bool>,
-    /// Set once a deadline has passed; stays.
+    /// A deadline had passed when it was last looked at.
+    late: Cell<bool>,
+    /// Set once that was seen twice; stays.
     overdue: Cell<bool>,
     limits: Cell<Limits>,
     /// Who waits for the response.
@@ -80,7 +82,9 @@ impl Progress {
         } else {
             limits.body_idle
         };
-        if now >= self.last(now).after(limit) {
+        let late = now >= self.last(now).after(limit);
+        // Seen twice: after a pause of the process, what came meanwhile is taken first.
+        if self.late.replace(late) && late {
             self.overdue.set(true);
             self.wake();
         }
@@ -148,6 +152,7 @@ impl Progress {
     pub(super) fn begin(&self) {
         self.moved.set(true);
         self.stopped.set(false);
+        self.late.set(false);
         self.overdue.set(false);
     }
 

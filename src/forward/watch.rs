@@ -1,7 +1,7 @@
 //! The exchanges under way, and when each is overdue.
 //!
 //! One look at all of them some ten times a second costs less than a timer for each: an exchange that
-//! goes well touches no timer. Time-outs fire up to a tenth of a second late.
+//! goes well touches no timer. Time-outs fire up to three tenths of a second late.
 
 use super::upload::Progress;
 use crate::clock::Time;

@@ -3,11 +3,9 @@
 use super::serve::Limits;
 use super::streams::Streams;
 use super::tls::{H2, Tls};
-use crate::journey::Client;
+use crate::clock;
+use crate::journey::{Client, Worker};
 use crate::record::{BadRequest, Metrics};
-use http::{Request, Response};
-use http_body::Body;
-use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use std::convert::Infallible;
@@ -44,20 +42,14 @@ const LOOK: Duration = Duration::from_secs(1);
 const RESETS: usize = 20;
 
 /// Serves a connection, and lets its client read to the end what it was told.
-pub(super) async fn connection<H, F, B>(
+pub(super) async fn connection(
     client: Rc<Client>,
     tls: Option<Arc<Tls>>,
     limits: Limits,
     metrics: Arc<Metrics>,
     mut stop: watch::Receiver<bool>,
-    handle: H,
-) where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
-    F: Future<Output = Response<B>> + 'static,
-    B: Body + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+    worker: Rc<Worker>,
+) {
     let encrypted = tls.is_some();
     let protocol = tokio::select! {
         biased;
@@ -70,11 +62,11 @@ pub(super) async fn connection<H, F, B>(
     };
     let bad = match protocol {
         Ok(true) => {
-            let ended = Box::pin(h2(&client, limits, stop.clone(), handle)).await;
+            let ended = Box::pin(h2(&client, limits, stop.clone(), worker)).await;
             ended.err().and_then(|error| of_h2(&error))
         }
         Ok(false) => {
-            let ended = h1(&client, limits, stop.clone(), handle).await;
+            let ended = h1(&client, limits, stop.clone(), worker).await;
             ended.err().and_then(|error| of_h1(&error))
         }
         Err(error) => {
@@ -133,21 +125,14 @@ async fn speaks_h2(client: &Client, tls: Option<Arc<Tls>>, limits: Limits) -> io
     }
 }
 
-async fn h1<H, F, B>(
+async fn h1(
     client: &Rc<Client>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
-    handle: H,
-) -> hyper::Result<()>
-where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F,
-    F: Future<Output = Response<B>>,
-    B: Body + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+    worker: Rc<Worker>,
+) -> hyper::Result<()> {
     let service = service_fn(|request| {
-        let response = handle(Rc::clone(client), request);
+        let response = Rc::clone(&worker).serve(Rc::clone(client), request);
         async move { Ok::<_, Infallible>(response.await) }
     });
     let mut http = http1::Builder::new();
@@ -176,24 +161,18 @@ where
     Box::pin(wind_up(connection, client, || {})).await
 }
 
-async fn h2<H, F, B>(
+async fn h2(
     client: &Rc<Client>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
-    handle: H,
-) -> hyper::Result<()>
-where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F + 'static,
-    F: Future<Output = Response<B>> + 'static,
-    B: Body + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+    worker: Rc<Worker>,
+) -> hyper::Result<()> {
     client.speaks_h2();
     let streams = Streams::default();
     let (known, watched) = (Rc::clone(client), streams.clone());
     let service = service_fn(move |request| {
-        let (response, watched) = (handle(Rc::clone(&known), request), watched.clone());
+        let response = Rc::clone(&worker).serve(Rc::clone(&known), request);
+        let watched = watched.clone();
         async move {
             let response = response.await;
             Ok::<_, Infallible>(response.map(|body| watched.watch(body)))
@@ -209,7 +188,7 @@ where
         .initial_connection_window_size(window.min(MAX_WINDOW))
         .max_send_buf_size(SEND_BUFFER);
     let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
-    let mut tick = tokio::time::interval(LOOK);
+    let mut tick = clock::ticks(LOOK);
     loop {
         tokio::select! {
             biased;
@@ -235,7 +214,7 @@ async fn wind_up<C>(
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let mut tick = tokio::time::interval(LOOK); // begins at once
+    let mut tick = clock::ticks(LOOK); // begins at once
     let (mut quiet, mut last) = (0, None);
     while quiet < 3 {
         tokio::select! {

@@ -5,15 +5,10 @@ use super::room::{Full, Room};
 use super::tls::Tls;
 use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
-use crate::journey::Client;
+use crate::journey::{Client, Worker};
 use crate::record::Metrics;
 use crate::socket::Socket;
-use http::{Request, Response};
-use http_body::Body;
-use hyper::body::Incoming;
 use std::cell::Cell;
-use std::error::Error;
-use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -43,26 +38,20 @@ pub struct Limits {
 
 /// Accepts and serves connections, with `tls` encrypted ones only, until `stop` becomes true; then lets
 /// every connection end with the requests that it serves, and returns once they have. Spawns local tasks.
-pub async fn serve<H, F, B>(
+pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     limits: Limits,
     metrics: Arc<Metrics>,
     room: Arc<Room>,
     mut stop: watch::Receiver<bool>,
-    handle: H,
-) where
-    H: Fn(Rc<Client>, Request<Incoming>) -> F + Clone + 'static,
-    F: Future<Output = Response<B>> + 'static,
-    B: Body + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
+    worker: Rc<Worker>,
+) {
     let open = Rc::new(Open::default());
     let turned_away = Rc::new(Cell::new(0));
     let mut clients = Clients::default();
     let period = (limits.header_timeout / 8).clamp(SWEEP.1, SWEEP.0);
-    let mut tick = tokio::time::interval(period);
+    let mut tick = clock::ticks(period);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -91,11 +80,11 @@ pub async fn serve<H, F, B>(
         let socket = Socket::orderly(stream);
         let client = Rc::new(Client::new(Peer::new(address.ip(), tls.is_some()), socket));
         let guard = Open::enter(&open);
-        let (stop, handle, tls) = (stop.clone(), handle.clone(), tls.clone());
+        let (stop, worker, tls) = (stop.clone(), Rc::clone(&worker), tls.clone());
         let metrics = Arc::clone(&metrics);
         let known = Rc::clone(&client);
         let task = tokio::task::spawn_local(async move {
-            connection(client, tls, limits, metrics, stop, handle).await;
+            connection(client, tls, limits, metrics, stop, worker).await;
             drop((guard, seat));
         });
         clients.add(known, task.abort_handle());

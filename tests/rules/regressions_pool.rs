@@ -186,6 +186,45 @@ fn nothing_more_is_sent_once_the_upstream_turned_the_write_down() {
     assert_eq!(reader.join().unwrap(), b"");
 }
 
+#[test]
+fn what_came_while_the_gateway_was_paused_was_in_time() {
+    let w = World::with(|c| {
+        c.server("workers", "1")
+            .upstream("body_idle_timeout", "\"1s\"")
+            .upstream("response_timeout", "\"1s\"")
+    });
+    let mut half = w.put(5).tag("half").half();
+    w.up.script("held", Script::hold());
+    let held = w.put(5).tag("held").start();
+    w.up.body("half", 50);
+    w.up.whole_of("held");
+    pause(300); // deadlines are looked at some ten times a second
+    kill_process(w.gw.pid(), Signal::STOP).unwrap();
+    half.send(&[b'x'; 50]);
+    w.up.release("held");
+    pause(1500);
+    kill_process(w.gw.pid(), Signal::CONT).unwrap();
+    half.response("PUT").answered(200);
+    held.result().answered(200);
+}
+
+#[test]
+fn a_connection_is_idle_from_the_end_of_its_last_response() {
+    let w = World::with(|c| c.server("workers", "1").upstream("idle_timeout", "\"2s\""));
+    let script = Script {
+        hold_end: true,
+        ..Script::default()
+    };
+    w.up.script("long", script);
+    let long = w.ask("GET", "/files/a").tag("long").start();
+    w.up.head("long");
+    pause(2500);
+    w.up.release("long");
+    long.result().answered(200);
+    w.ask("GET", "/files/a").tag("next").send().answered(200);
+    assert_eq!(w.up.head("next").from, w.up.head("long").from);
+}
+
 /// A listener whose connections take little that is not read.
 fn narrow_listener(port: u16) -> TcpListener {
     let kind = socket2::Type::STREAM;
