@@ -1,6 +1,10 @@
 //! The composition root: the only place that names a concrete store, and the life of a gateway from
 //! configuration to last request.
 
+mod encryption;
+
+pub use encryption::Encryption;
+
 use crate::admin;
 use crate::admit::{Budget, Gates, Policy, Settles, Tenure};
 use crate::clock;
@@ -8,10 +12,11 @@ use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
 use crate::journey::{Shared, Worker};
 use crate::lifecycle::Stop;
-use crate::listen::{self, BindError, Bound, Limits, Room, Tls, TlsError};
+use crate::listen::{self, BindError, Bound, Limits, Room};
 use crate::record::Metrics;
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce, Observer, OpenError, RocksStore};
+use crate::tls::{TlsError, server};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,9 +41,14 @@ pub enum Error {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The certificate or its key cannot be used.
-    #[error("[server.tls] {0}")]
-    Tls(#[from] TlsError),
+    /// A certificate, a key or the roots cannot be used.
+    #[error("{key}: {why}")]
+    Tls {
+        /// The key of the configuration that names them.
+        key: String,
+        /// What is wrong with them.
+        why: TlsError,
+    },
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),
@@ -53,7 +63,7 @@ pub struct Gateway {
     store: Arc<RocksStore>,
     listeners: Vec<Bound>,
     admin: Bound,
-    tls: Option<Arc<Tls>>,
+    encryption: Encryption,
     room: Arc<Room>,
 }
 
@@ -82,10 +92,11 @@ impl Gateway {
     /// # Errors
     /// [`Error`], with what to do about it. A store that was clean is left clean.
     pub fn open(settings: Settings) -> Result<Self, Error> {
-        let tls = settings.server.tls.clone().map(Tls::open).transpose()?;
+        let encryption = Encryption::open(&settings)?;
         let names: Vec<&str> = settings.routes.iter().map(|r| &*r.name).collect();
-        let upstreams: Vec<&str> = settings.upstreams.iter().map(|u| &*u.name).collect();
-        let metrics = Metrics::new(&names, &upstreams).map_err(|e| Error::System(e.to_string()))?;
+        let names_of_upstreams: Vec<&str> = settings.upstreams.iter().map(|u| &*u.name).collect();
+        let metrics =
+            Metrics::new(&names, &names_of_upstreams).map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
         let now = InForce {
@@ -128,6 +139,7 @@ impl Gateway {
             policies,
             gates,
             metrics,
+            upstream_tls: encryption.upstreams.clone(),
             settings,
         });
         Ok(Self {
@@ -135,7 +147,7 @@ impl Gateway {
             store,
             listeners,
             admin,
-            tls: tls.map(Arc::new),
+            encryption,
             room,
         })
     }
@@ -165,7 +177,11 @@ impl Gateway {
                 .iter_mut()
                 .filter_map(|bound| bound.listeners.pop());
             let listeners: Vec<_> = listeners.collect();
-            let (shared, tls, stop) = (Arc::clone(&self.shared), self.tls.clone(), stop.clone());
+            let (shared, tls, stop) = (
+                Arc::clone(&self.shared),
+                self.encryption.clients.clone(),
+                stop.clone(),
+            );
             let room = Arc::clone(&self.room);
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
@@ -215,7 +231,7 @@ impl Gateway {
             loop {
                 tokio::select! {
                     _ = tick.tick() => self.shared.gates.sweep(),
-                    _ = look.tick() => self.refresh_tls(),
+                    _ = look.tick() => self.encryption.refresh(&self.shared.settings),
                     () = stop.asked() => break,
                 }
             }
@@ -230,18 +246,6 @@ impl Gateway {
             stop.ask_hard();
             Ok(())
         })
-    }
-}
-
-impl Gateway {
-    fn refresh_tls(&self) {
-        match self.tls.as_ref().map(|tls| tls.refresh()) {
-            Some(Ok(true)) => tracing::info!("the certificate has changed: new connections get it"),
-            Some(Err(error)) => {
-                tracing::error!(%error, "the certificate has changed and cannot be used: the old one stays");
-            }
-            Some(Ok(false)) | None => {}
-        }
     }
 }
 
@@ -269,7 +273,7 @@ fn runtime() -> Result<LocalRuntime, Error> {
 fn work(
     shared: Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
-    tls: Option<&Arc<Tls>>,
+    tls: Option<&Arc<server::Tls>>,
     room: &Arc<Room>,
     stop: &Stop,
 ) -> Result<(), Error> {

@@ -18,6 +18,7 @@ use crate::forward::{Download, Outgoing, Upstreams};
 use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree};
+use crate::tls::client::Tls;
 use claims::Claims;
 use http::header::HOST;
 use http::request::Parts;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub gates: Arc<Gates>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// For each upstream, how it is spoken to where that is over TLS.
+    pub upstream_tls: Vec<Option<Arc<Tls>>>,
     /// The configuration.
     pub settings: Settings,
 }
@@ -62,6 +65,7 @@ impl Worker {
         let settings = &shared.settings;
         let upstreams = Upstreams::new(
             &settings.upstreams,
+            &shared.upstream_tls,
             settings.server.workers,
             &shared.metrics.upstream_seconds,
         );
@@ -136,8 +140,8 @@ impl Worker {
         }
         let permit = self.admit(&found, &claims, client, tally).await?; // 4 sealed, durable, drained
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
-        *response.version_mut() = Version::HTTP_11;
-        headers::inbound(response.headers_mut());
+        let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        headers::inbound(response.headers_mut(), came_as);
         if let Some(status) = tally.status(&found) {
             response.headers_mut().append(FENCING_STATUS, status); // the upstream's own is off by now
         }
@@ -278,7 +282,7 @@ impl Worker {
                 .get(HOST)
                 .and_then(|host| host.to_str().ok())
                 .unwrap_or_default();
-            let text = format!("http://{host}{}", end.target);
+            let text = format!("{}://{host}{}", upstream.scheme(), end.target);
             let value = HeaderValue::from_str(&text)
                 .map_err(|_| Why::Malformed("the Destination is malformed".into()))?;
             head.headers.insert(DESTINATION, value);

@@ -40,3 +40,4 @@ pub mod refusal;
 pub mod route;
 pub mod socket;
 pub mod store;
+pub mod tls;

@@ -45,8 +45,8 @@ pub enum Why {
     Busy,
     /// No connection to the upstream.
     Unreachable {
-        /// Whether the time for it ran out, else it was refused.
-        timeout: bool,
+        /// What went wrong, in the words of RFC 9209.
+        error: &'static str,
     },
     /// The upstream broke the connection off.
     Broken {
@@ -130,10 +130,12 @@ impl From<fence::Refusal> for Why {
 impl From<&Failed> for Why {
     fn from(failed: &Failed) -> Self {
         let sent = failed.sent;
+        let unreachable = |error| Self::Unreachable { error };
         match failed.why {
             Failure::Superseded => Self::Superseded { sent },
-            Failure::Connect(_) => Self::Unreachable { timeout: false },
-            Failure::ConnectTimeout => Self::Unreachable { timeout: true },
+            Failure::Connect(_) => unreachable("connection_refused"),
+            Failure::Tls(_) => unreachable("tls_protocol_error"),
+            Failure::ConnectTimeout => unreachable("connection_timeout"),
             Failure::NoConnectionFree => Self::Busy,
             Failure::Broken => Self::Broken { sent },
             Failure::Silent => Self::Silent { sent },
@@ -307,15 +309,11 @@ impl Why {
                 "The request was not forwarded. Try again with the same token.",
                 Some(LATER),
             ),
-            Self::Unreachable { timeout } => answer(
+            Self::Unreachable { error } => answer(
                 S::BAD_GATEWAY,
                 D::Unsent,
                 "upstream-unreachable",
-                if *timeout {
-                    "connection_timeout"
-                } else {
-                    "connection_refused"
-                },
+                error,
                 "The upstream cannot be reached",
                 "There was no connection to the upstream, so the request had no effect. Try again \
                  with the same token.",
@@ -437,7 +435,9 @@ mod tests {
             (Why::Store, 503, "store", "store-unavailable"),
             (Why::Busy, 503, "busy", "busy"),
             (
-                Why::Unreachable { timeout: false },
+                Why::Unreachable {
+                    error: "connection_refused",
+                },
                 502,
                 "unsent",
                 "upstream-unreachable",

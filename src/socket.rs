@@ -8,7 +8,8 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
-use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use wire::Wire;
 
 /// A handle on a connection. Clones share it; the last one dropped closes it.
@@ -69,20 +70,51 @@ impl Socket {
         }))
     }
 
-    /// Takes a client's TLS handshake; from then on the connection is encrypted. Gives the protocol that
-    /// was agreed on (ALPN), empty where none was. Dropping the future closes the connection.
+    /// Takes a client's TLS handshake; from then on the connection is encrypted. Dropping the future
+    /// closes the connection.
     ///
     /// # Errors
     /// Where the handshake fails, or the connection is closed or encrypted already.
-    pub async fn secure(&self, config: Arc<ServerConfig>) -> io::Result<Vec<u8>> {
-        let Some(Wire::Plain(io)) = self.0.io.take() else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        let stream = TlsAcceptor::from(config).accept(io.into_inner()).await?;
-        let protocol = stream.get_ref().1.alpn_protocol();
-        let protocol = protocol.unwrap_or_default().to_vec();
+    pub async fn accept(&self, config: Arc<ServerConfig>) -> io::Result<()> {
+        let stream = TlsAcceptor::from(config).accept(self.plain()?).await?;
+        self.encrypted(stream.into());
+        Ok(())
+    }
+
+    /// Makes the TLS handshake with an upstream of that name. As [`Socket::accept`].
+    ///
+    /// # Errors
+    /// As there, and where its certificate is not to be trusted.
+    pub async fn connect(
+        &self,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<()> {
+        let stream = TlsConnector::from(config)
+            .connect(name, self.plain()?)
+            .await?;
+        self.encrypted(stream.into());
+        Ok(())
+    }
+
+    fn plain(&self) -> io::Result<TcpStream> {
+        match self.0.io.take() {
+            Some(Wire::Plain(io)) => Ok(io.into_inner()),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn encrypted(&self, stream: TlsStream<TcpStream>) {
         *self.0.io.borrow_mut() = Some(Wire::Tls(Box::new(TokioIo::new(stream))));
-        Ok(protocol)
+    }
+
+    /// The protocol that was agreed on in the handshake (ALPN, RFC 7301); `None` without TLS or agreement.
+    #[must_use]
+    pub fn protocol(&self) -> Option<Vec<u8>> {
+        match &*self.0.io.borrow() {
+            Some(Wire::Tls(io)) => Some(io.inner().get_ref().1.alpn_protocol()?.to_vec()),
+            _ => None,
+        }
     }
 
     /// Waits until a client has sent that many bytes, or something else than `expected` begins with,
@@ -163,6 +195,12 @@ impl Socket {
             .stalled_since
             .get()
             .map_or(Duration::ZERO, |since| clock::now().since(since))
+    }
+
+    /// Whether all that was to be sent was taken: by the kernel, or, while the other side takes nothing, not.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.0.stalled_since.get().is_none()
     }
 
     /// Whether the other side has closed or reset its end, whatever it sent before. Asks the kernel.
@@ -251,7 +289,16 @@ impl Write for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with_io(|io| io.poll_flush(cx))
+        let flushed = self.with_io(|io| io.poll_flush(cx));
+        match &flushed {
+            // What TLS has taken may not have left yet.
+            Poll::Pending if self.0.stalled_since.get().is_none() => {
+                self.0.stalled_since.set(Some(clock::now()));
+            }
+            Poll::Ready(Ok(())) => self.0.stalled_since.set(None),
+            Poll::Pending | Poll::Ready(Err(_)) => {}
+        }
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

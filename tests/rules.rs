@@ -44,5 +44,9 @@ mod tls;
 mod tokens;
 #[path = "rules/upstream.rs"]
 mod upstream;
+#[path = "rules/upstream_h2.rs"]
+mod upstream_h2;
+#[path = "rules/upstream_tls.rs"]
+mod upstream_tls;
 #[path = "rules/world.rs"]
 mod world;

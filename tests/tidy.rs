@@ -19,7 +19,7 @@ use source::{Source, mentions, mentions_above, module_path, words};
 const FLOORS: &[&[&str]] = &[
     &["fence", "clock", "socket"],
     &["config", "record"],
-    &["route", "extract", "verify", "store"],
+    &["route", "extract", "verify", "store", "tls"],
     &["admit"],
     &["replay", "guard", "forward"],
     &["journey", "refusal"],

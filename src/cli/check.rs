@@ -1,7 +1,7 @@
 //! `fencegate check`: the configuration's faults, all at once, or what becomes of a request.
 
 use super::{Failure, in_file, load};
-use crate::listen::Tls;
+use crate::app::Encryption;
 use crate::route::explain::explain;
 use std::path::Path;
 
@@ -14,9 +14,7 @@ pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    if let Some(files) = loaded.settings.server.tls.clone() {
-        Tls::open(files).map_err(|e| Failure::Config(format!("[server.tls] {e}")))?;
-    }
+    Encryption::open(&loaded.settings).map_err(|e| Failure::Config(e.to_string()))?;
     for warning in &loaded.warnings {
         out!("warning: {}", in_file(config, warning));
     }

@@ -7,7 +7,9 @@ use super::template::Template;
 pub use crate::fence::{Accept, Missing};
 
 use crate::fence::Format;
-use http::{HeaderName, Method, StatusCode, uri::Authority};
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, Method, StatusCode};
+use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,18 +79,36 @@ pub struct Server {
     /// `max_streams`: requests that one HTTP/2 connection may have under way.
     pub max_streams: u32,
     /// `[server.tls]`: every listener is encrypted.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ServerTls>,
 }
 
-/// `[server.tls]`: PEM files, read again when they change.
+/// A certificate and its key, in PEM files that are read again when they change.
 #[derive(Clone, Debug)]
-pub struct TlsFiles {
+pub struct Identity {
     /// `cert`: the certificate, and those between it and its root.
     pub cert: PathBuf,
     /// `key`
     pub key: PathBuf,
+}
+
+/// `[server.tls]`
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    /// What clients are shown.
+    pub identity: Identity,
     /// `client_ca`: only clients whose certificate one of these has signed are served.
     pub client_ca: Option<PathBuf>,
+}
+
+/// `tls` of an upstream whose URL is https.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// `ca`: who may have signed its certificate; `None`: whom the system trusts.
+    pub ca: Option<PathBuf>,
+    /// `cert` and `key`: what it is shown.
+    pub identity: Option<Identity>,
+    /// `server_name`: whom its certificate must name; its host's name where nothing is said.
+    pub server_name: ServerName<'static>,
 }
 
 /// `[admin]`
@@ -117,6 +137,12 @@ pub struct Upstream {
     pub index: usize,
     /// Host and port of `url`; the port is explicit.
     pub authority: Authority,
+    /// It is spoken to over TLS (`https`).
+    pub tls: Option<UpstreamTls>,
+    /// `protocol = "http2"`
+    pub http2: bool,
+    /// `max_streams`: requests that one HTTP/2 connection may have under way.
+    pub max_streams: usize,
     /// `host_header = "upstream"`: rewrite Host and Destination to the upstream's own.
     pub rewrite_host: bool,
     /// `connect_timeout`
@@ -137,6 +163,18 @@ pub struct Upstream {
     pub settle: Option<Duration>,
     /// `settle_incomplete`, or `settle` where it is not given.
     pub settle_incomplete: Option<Duration>,
+}
+
+impl Upstream {
+    /// The scheme of its URL.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        if self.tls.is_some() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }
+    }
 }
 
 /// `mode`

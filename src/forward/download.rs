@@ -1,12 +1,12 @@
 //! The response body on its way to the client.
 
+use super::arriving::Arriving;
 use super::exchange::Timer;
 use super::failure::Failure;
-use super::pool::Link;
+use super::link::Link;
 use crate::clock;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,7 +27,7 @@ enum Source {
 }
 
 struct Direct {
-    body: Incoming,
+    body: Arriving,
     link: Link,
     whole: bool,
     idle: Duration,
@@ -44,12 +44,12 @@ pub(super) enum Part {
 impl Download {
     /// A body read straight from its connection. Dropped before its end, it closes the connection.
     /// `whole`: the request was sent to its end.
-    pub(super) fn direct(body: Incoming, link: Link, whole: bool) -> Self {
+    pub(super) fn direct(body: Arriving, link: Link, whole: bool) -> Self {
         if body.is_end_stream() {
             link.give_back(whole);
             return Self(Source::Done);
         }
-        let (_, idle) = link.timeouts();
+        let idle = link.limits().body_idle;
         Self(Source::Direct(Box::new(Direct {
             body,
             link,

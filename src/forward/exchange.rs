@@ -3,14 +3,14 @@
 //! Says what reached the socket and when it closed; what follows for the gates, its caller decides.
 
 use super::Outgoing;
+use super::arriving::Arriving;
 use super::failure::Failure;
-use super::pool::{Link, Pool};
+use super::link::Link;
+use super::pool::Pool;
 use super::upload::Progress;
 use crate::admit::Pass;
 use crate::clock::{self, Time};
-use http::{StatusCode, Version};
-use hyper::Response;
-use hyper::body::Incoming;
+use http::{Response, StatusCode};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(super) async fn run(
     pass: Option<&Pass>,
     mut request: Box<Outgoing>,
     progress: &Rc<Progress>,
-) -> Result<(Response<Incoming>, Link), Stopped> {
+) -> Result<(Response<Arriving>, Link), Stopped> {
     let began = clock::now();
     let mut fresh = false;
     let ended = loop {
@@ -50,16 +50,10 @@ pub(super) async fn run(
         };
         progress.begin();
         let watched = pool.watch.enter(progress);
-        let before = link.wire.sent();
-        link.wire.be_polite(false);
         let (why, unused) = match converse(&mut link, pass, request, progress).await {
             Ok(response) if response.status() != StatusCode::SWITCHING_PROTOCOLS => {
-                // The HTTP library remembers that the other side speaks 1.0, and would send the next
-                // request's chunked body not at all.
-                link.reusable = response.version() == Version::HTTP_11;
-                link.used_at = clock::now();
                 pool.seconds
-                    .observe(link.used_at.since(began).as_secs_f64());
+                    .observe(clock::now().since(began).as_secs_f64());
                 return Ok((response, link));
             }
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
@@ -67,15 +61,17 @@ pub(super) async fn run(
         };
         drop(watched);
         progress.stop();
-        let closed = link.wire.close();
-        if link.wire.sent() > before {
+        if matches!(why, Failure::Silent) {
+            link.distrust();
+        }
+        if let Some(closed) = link.cut().await {
             break Err(Stopped {
                 why,
                 closed: Some(closed),
             });
         }
         match (why, unused) {
-            (Failure::Broken, Some(unused)) if link.reused => {
+            (Failure::Broken, Some(unused)) if !fresh && link.was_used() => {
                 if pass.is_some_and(|pass| !pass.is_current()) {
                     break Err(Stopped::unsent(Failure::Superseded));
                 }
@@ -124,18 +120,15 @@ async fn converse(
     pass: Option<&Pass>,
     request: Box<Outgoing>,
     progress: &Progress,
-) -> Result<Response<Incoming>, (Failure, Option<Box<Outgoing>>)> {
-    let mut response = pin!(link.sender.try_send_request(request.into_request()));
+) -> Result<Response<Arriving>, (Failure, Option<Box<Outgoing>>)> {
+    let mut response = pin!(link.send(request));
     poll_fn(|cx| {
         if pass.is_some_and(|pass| !progress.is_whole() && pass.poll_cut(cx).is_ready()) {
             return Poll::Ready(Err((Failure::Superseded, None)));
         }
         match response.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
-            Poll::Ready(Err(mut error)) => {
-                let unused = error.take_message().map(Outgoing::from_request);
-                return Poll::Ready(Err((Failure::Broken, unused)));
-            }
+            Poll::Ready(Err(unused)) => return Poll::Ready(Err((Failure::Broken, unused))),
             Poll::Pending => progress.owned_by(cx.waker()),
         }
         if progress.is_broken() {

@@ -8,6 +8,9 @@ pub enum Failure {
     /// The connection was refused, or the name was not found.
     #[error("cannot connect to the upstream: {0}")]
     Connect(io::Error),
+    /// The TLS handshake failed: its certificate is not to be trusted, or it does not take ours.
+    #[error("no TLS with the upstream: {0}")]
+    Tls(io::Error),
     /// No connection within `connect_timeout`.
     #[error("no connection to the upstream in time")]
     ConnectTimeout,

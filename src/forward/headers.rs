@@ -1,13 +1,18 @@
 //! What a proxy changes in the headers it passes on (RFC 9110 section 7.6, RFC 7239).
 
+use crate::config::settings::Upstream;
 use crate::route::marks::is_hop_by_hop;
 use crate::route::{Marks, overrides_path};
-use http::Version;
+use bytes::Bytes;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
     TRANSFER_ENCODING, VIA,
 };
+use http::request::Parts;
+use http::uri::Authority;
+use http::{Request, Uri, Version};
 use smallvec::SmallVec;
+use std::mem;
 use std::net::IpAddr;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -108,8 +113,25 @@ pub fn rewrite_host(headers: &mut HeaderMap, host: HeaderValue) {
     }
 }
 
-/// Turns an upstream's headers into those that go to the client.
-pub fn inbound(headers: &mut HeaderMap) {
+/// The head of a request as HTTP/2 has it (RFC 9113 section 8.2.2 and 8.3.1): nothing speaks of the
+/// connection, and the Host is the authority.
+#[must_use]
+pub fn http2(mut head: Parts, upstream: &Upstream) -> Request<()> {
+    for name in [CONNECTION, TRANSFER_ENCODING] {
+        head.headers.remove(name);
+    }
+    let host = head.headers.remove(HOST);
+    let host = host.and_then(|host| Authority::from_maybe_shared(Bytes::from_owner(host)).ok());
+    let mut target = mem::take(&mut head.uri).into_parts();
+    target.scheme = Some(upstream.scheme());
+    target.authority = Some(host.unwrap_or_else(|| upstream.authority.clone()));
+    head.uri = Uri::from_parts(target).unwrap_or_default();
+    head.version = Version::HTTP_2;
+    Request::from_parts(head, ())
+}
+
+/// Turns an upstream's headers into those that go to the client. `came_as`: in which protocol they came.
+pub fn inbound(headers: &mut HeaderMap, came_as: Version) {
     let (mut connection, mut others) = (false, false);
     for name in headers.keys().filter(|name| is_hop_by_hop(name)) {
         let known = name == CONNECTION;
@@ -124,7 +146,12 @@ pub fn inbound(headers: &mut HeaderMap) {
         }
         strip(headers, is_hop_by_hop);
     }
-    headers.append(VIA, VIA_US);
+    let via = if came_as == Version::HTTP_2 {
+        VIA_2
+    } else {
+        VIA_US
+    };
+    headers.append(VIA, via);
 }
 
 /// Whether `Connection` names no header.
@@ -212,7 +239,7 @@ mod tests {
             ("connection", "x-secret"),
             ("x-secret", "1"),
         ]);
-        inbound(&mut headers);
+        inbound(&mut headers, Version::HTTP_11);
         assert_eq!(
             headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["via"]
@@ -222,7 +249,7 @@ mod tests {
     #[test]
     fn a_length_beside_a_coding_says_nothing() {
         let mut headers = map(&[("content-length", "3"), ("transfer-encoding", "chunked")]);
-        inbound(&mut headers);
+        inbound(&mut headers, Version::HTTP_11);
         assert!(!headers.contains_key("content-length"));
     }
 

@@ -3,12 +3,19 @@
 //! A write goes out only with a pass, in a task that owns it. What became of it is told from what
 //! reached the socket (`whole`, `answered`, `unsent`, `unknown` in docs/protocol.md).
 
+mod arriving;
 mod attend;
+mod dial;
 mod download;
 mod exchange;
 mod failure;
+mod grpc;
 pub mod headers;
+mod http1;
+mod http2;
+mod link;
 mod pool;
+mod pump;
 mod relay;
 mod upload;
 mod watch;
@@ -19,6 +26,7 @@ pub use failure::{Failed, Failure};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
+use crate::tls::client::Tls;
 use attend::{Attended, Orphans};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -38,14 +46,23 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// `share`: how many threads have pools to the same upstreams. `seconds`: for each upstream, where the
-    /// time from a request to its response head is recorded.
+    /// `tls`: for each upstream, how it is spoken to where that is over TLS. `share`: how many threads have
+    /// pools to the same upstreams. `seconds`: for each upstream, where the time from a request to its
+    /// response head is recorded.
     #[must_use]
-    pub fn new(upstreams: &[Arc<Upstream>], share: usize, seconds: &[Histogram]) -> Self {
+    pub fn new(
+        upstreams: &[Arc<Upstream>],
+        tls: &[Option<Arc<Tls>>],
+        share: usize,
+        seconds: &[Histogram],
+    ) -> Self {
         let pools = upstreams
             .iter()
+            .zip(tls)
             .zip(seconds)
-            .map(|(u, seconds)| Pool::new(Arc::clone(u), share, seconds.clone()))
+            .map(|((u, tls), seconds)| {
+                Pool::new(Arc::clone(u), tls.clone(), share, seconds.clone())
+            })
             .collect();
         Self {
             pools,
@@ -108,6 +125,11 @@ impl Upstreams {
         let pool = &self.pools[upstream];
         request.bind(token_headers, pool);
         let progress = Rc::clone(request.progress());
+        let settled_at = if grpc::is_call(&request.head.headers) {
+            SettledAt::ResponseEnd
+        } else {
+            settled_at
+        };
         let work = write::run(Rc::clone(pool), pass, request, settled_at);
         Attended::new(&self.orphans, &progress, work).await
     }

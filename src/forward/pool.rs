@@ -1,73 +1,51 @@
-//! The connections of one serving thread to one upstream.
-//!
-//! Over `hyper::client::conn`, since an exchange must know which connection it is on. A task of its
-//! own drives each connection, and sees when its other side closes it.
+//! One upstream, as one serving thread sees it: its connections, and the exchanges under way.
 
+use super::dial::Dialer;
 use super::failure::Failure;
-use super::upload::{Limits, Upload};
+use super::link::Link;
+use super::upload::Limits;
 use super::watch::Watch;
+use super::{http1, http2};
 use crate::clock::{self, Time};
 use crate::config::settings::Upstream;
-use crate::socket::Socket;
-use hyper::client::conn::http1::{Builder, SendRequest};
+use crate::tls::client::Tls;
 use prometheus::Histogram;
-use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-/// Connections to one upstream. For one thread.
+/// An upstream. For one thread.
 pub(super) struct Pool {
     pub(super) upstream: Arc<Upstream>,
-    most: usize,
-    open: Cell<usize>,
-    /// The last one in is the first one out, so that those which are not needed grow old.
-    idle: RefCell<Vec<Link>>,
-    freed: Notify,
-    /// Requests that wait for a connection.
-    waiting: Cell<usize>,
-    /// It was seen to close a connection that it had just answered on.
-    closes_early: Cell<bool>,
+    connections: Connections,
     /// The exchanges under way.
     pub(super) watch: Watch,
     /// How long exchanges take, up to the response head.
     pub(super) seconds: Histogram,
 }
 
-/// How long a connection may be idle before it is looked at again: its close may have come since its
-/// task last ran. An upstream that was seen to close in between gets no such credit.
-const SURE: Duration = Duration::from_millis(20);
-
-/// An open connection to an upstream, and the right to use it.
-pub(super) struct Link {
-    pub(super) sender: SendRequest<Upload>,
-    pub(super) wire: Socket,
-    driver: AbortHandle,
-    /// When a response last came on it, or it was made.
-    pub(super) used_at: Time,
-    /// It has served before: its other side may have closed it by now.
-    pub(super) reused: bool,
-    /// It may serve again: its other side speaks HTTP/1.1.
-    pub(super) reusable: bool,
-    timeouts: (Duration, Duration),
-    pool: Weak<Pool>,
+enum Connections {
+    Http1(Rc<http1::Connections>),
+    Http2(Rc<http2::Connections>),
 }
 
 impl Pool {
     /// `share`: of how many threads' pools this is one; they divide `max_connections`.
-    pub(super) fn new(upstream: Arc<Upstream>, share: usize, seconds: Histogram) -> Rc<Self> {
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        tls: Option<Arc<Tls>>,
+        share: usize,
+        seconds: Histogram,
+    ) -> Rc<Self> {
         let most = upstream.max_connections.div_ceil(share.max(1)).max(1);
+        let dialer = Dialer::new(Arc::clone(&upstream), tls);
+        let connections = if upstream.http2 {
+            Connections::Http2(http2::Connections::new(dialer, most))
+        } else {
+            Connections::Http1(http1::Connections::new(dialer, most))
+        };
         Rc::new(Self {
             upstream,
-            most,
-            open: Cell::new(0),
-            idle: RefCell::default(),
-            freed: Notify::new(),
-            waiting: Cell::new(0),
-            closes_early: Cell::new(false),
+            connections,
             watch: Watch::default(),
             seconds,
         })
@@ -81,205 +59,25 @@ impl Pool {
         }
     }
 
-    /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
-    /// that is free. Cancel-safe.
-    pub(super) async fn link(self: &Rc<Self>, fresh: bool, now: Time) -> Result<Link, Failure> {
-        if !fresh
-            && self.waiting.get() == 0
-            && let Some(link) = self.take_idle(now)
-        {
-            return Ok(link);
-        }
-        Box::pin(self.new_link(fresh)).await // rare and large: kept out of the caller's future
-    }
-
-    async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
-        let deadline = clock::now().after(self.upstream.connect_timeout);
-        // Who has waited goes first.
-        let mut turn = self.waiting.get() == 0;
-        loop {
-            if turn
-                && !fresh
-                && let Some(link) = self.take_idle(clock::now())
-            {
-                return Ok(link);
-            }
-            if self.open.get() >= self.most {
-                // The oldest idle connection makes room for a new one.
-                let oldest = {
-                    let mut idle = self.idle.borrow_mut();
-                    (turn && !idle.is_empty()).then(|| idle.remove(0))
-                };
-                drop(oldest);
-            }
-            if self.open.get() < self.most {
-                return self.connect().await;
-            }
-            let _waits = Waits::begin(&self.waiting);
-            tokio::select! {
-                () = self.freed.notified() => turn = true,
-                () = clock::sleep_until(deadline) => return Err(Failure::NoConnectionFree),
+    /// The right to one exchange: on a connection that is open unless `fresh` is asked, else on a new one;
+    /// at the bound, on the next that is free. Cancel-safe.
+    pub(super) async fn link(&self, fresh: bool, now: Time) -> Result<Link, Failure> {
+        match &self.connections {
+            Connections::Http1(all) => Ok(Link::http1(all.link(fresh, now).await?, self.limits())),
+            // One that was refused is not used again anyway. Large: kept out of the caller's future.
+            Connections::Http2(all) => {
+                Ok(Link::http2(Box::pin(all.stream()).await?, self.limits()))
             }
         }
     }
 
-    /// Wakes exchanges whose time is up, and closes connections that have been idle for too long. To be
-    /// called some ten times a second.
+    /// Wakes exchanges whose time is up, and closes connections that are not needed. To be called some ten
+    /// times a second.
     pub(super) fn sweep(&self) {
-        let now = clock::now();
-        self.watch.wake_overdue(now);
-        let old = |link: &Link| {
-            link.sender.is_closed() || now.since(link.used_at) >= self.upstream.idle_timeout
-        };
-        let gone: Vec<Link> = self
-            .idle
-            .borrow_mut()
-            .extract_if(.., |link| old(link))
-            .collect();
-        drop(gone);
-    }
-
-    fn take_idle(&self, now: Time) -> Option<Link> {
-        loop {
-            let mut link = self.idle.borrow_mut().pop()?;
-            let idle = now.since(link.used_at);
-            if idle >= self.upstream.idle_timeout {
-                continue;
-            }
-            let looks = idle >= SURE || self.closes_early.get();
-            if link.sender.is_ready() && !(looks && link.wire.is_stale()) {
-                link.reused = true;
-                return Some(link);
-            }
-            self.closes_early.set(true);
-        }
-    }
-
-    async fn connect(self: &Rc<Self>) -> Result<Link, Failure> {
-        let room = Room::take(self);
-        let authority = &self.upstream.authority;
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        let connect = TcpStream::connect((host, authority.port_u16().unwrap_or(80)));
-        let stream = tokio::time::timeout(self.upstream.connect_timeout, connect)
-            .await
-            .map_err(|_| Failure::ConnectTimeout)?
-            .map_err(Failure::Connect)?;
-        let wire = Socket::abortive(stream);
-        let (sender, connection) = Builder::new()
-            .handshake(wire.clone())
-            .await
-            .map_err(|_| Failure::ConnectTimeout)?;
-        room.keep();
-        let driver = tokio::task::spawn_local(async move {
-            // What went wrong is told by whoever has a request on it.
-            let _ = connection.await;
-        });
-        Ok(Link {
-            sender,
-            wire,
-            driver: driver.abort_handle(),
-            used_at: clock::now(),
-            reused: false,
-            reusable: true,
-            timeouts: (
-                self.upstream.response_timeout,
-                self.upstream.body_idle_timeout,
-            ),
-            pool: Rc::downgrade(self),
-        })
-    }
-
-    fn release(&self) {
-        self.open.set(self.open.get().saturating_sub(1));
-        self.freed.notify_one();
-    }
-}
-
-/// A place among those who wait for a connection.
-struct Waits<'a>(&'a Cell<usize>);
-
-impl<'a> Waits<'a> {
-    fn begin(waiting: &'a Cell<usize>) -> Self {
-        waiting.set(waiting.get() + 1);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
-}
-
-/// Room for one connection, given back unless the connection came to be.
-struct Room<'a>(Option<&'a Pool>);
-
-impl<'a> Room<'a> {
-    fn take(pool: &'a Pool) -> Self {
-        pool.open.set(pool.open.get() + 1);
-        Self(Some(pool))
-    }
-
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        if let Some(pool) = self.0 {
-            pool.release();
-        }
-    }
-}
-
-impl Link {
-    /// `response_timeout` and `body_idle_timeout` of its upstream.
-    pub(super) const fn timeouts(&self) -> (Duration, Duration) {
-        self.timeouts
-    }
-
-    /// Gives the connection back after an exchange; closed where it cannot serve another. `whole`: the
-    /// request was sent to its end.
-    pub(super) fn give_back(mut self, whole: bool) {
-        self.wire.be_polite(whole);
-        if !whole || !self.reusable || self.sender.is_closed() {
-            return;
-        }
-        if self.sender.is_ready() {
-            return self.rest();
-        }
-        // The response has ended, and its last part came before the connection's task saw that.
-        tokio::task::spawn_local(async move {
-            if self.sender.ready().await.is_ok() {
-                self.rest();
-            }
-        });
-    }
-
-    /// The same, where the response ended after its head came.
-    pub(super) fn give_back_later(mut self, whole: bool) {
-        self.used_at = clock::now();
-        self.give_back(whole);
-    }
-
-    fn rest(self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.idle.borrow_mut().push(self);
-            pool.freed.notify_one();
-        }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.wire.close();
-        self.driver.abort();
-        if let Some(pool) = self.pool.upgrade() {
-            pool.release();
+        self.watch.wake_overdue(clock::now());
+        match &self.connections {
+            Connections::Http1(all) => all.sweep(),
+            Connections::Http2(all) => all.sweep(),
         }
     }
 }

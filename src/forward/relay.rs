@@ -1,19 +1,19 @@
 //! Moves a response from its connection to its client while the write's pass is not ended.
 
+use super::arriving::Arriving;
 use super::download::Part;
 use super::exchange::Timer;
-use super::pool::Link;
-use super::upload::Progress;
+use super::grpc;
+use super::link::Link;
+use super::upload::{Limits, Progress};
 use crate::admit::Pass;
 use crate::clock::{self, Time};
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use hyper::body::Incoming;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
 /// What came of one step.
@@ -31,20 +31,24 @@ pub(super) enum Step {
 
 /// A response on its way.
 pub(super) struct Relay {
-    body: Incoming,
+    body: Arriving,
     link: Link,
     /// `None`: detached, what comes is dropped.
     parts: Option<Sender<Part>>,
     progress: Rc<Progress>,
     give_up_at: Option<Time>,
+    /// Whether the response, as far as it came, says what became of the write.
+    says: bool,
 }
 
 impl Relay {
+    /// `promised`: only its trailers say what became of the write.
     pub(super) const fn new(
-        body: Incoming,
+        body: Arriving,
         link: Link,
         parts: Sender<Part>,
         progress: Rc<Progress>,
+        promised: bool,
     ) -> Self {
         Self {
             body,
@@ -52,7 +56,13 @@ impl Relay {
             parts: Some(parts),
             progress,
             give_up_at: None,
+            says: !promised,
         }
+    }
+
+    /// Whether the response says what became of the write. To be asked at its end.
+    pub(super) const fn says_something(&self) -> bool {
+        self.says
     }
 
     /// From now on drops what comes, and gives up at that time.
@@ -61,14 +71,14 @@ impl Relay {
         self.give_up_at = Some(give_up_at);
     }
 
-    /// `response_timeout` and `body_idle_timeout` of the upstream.
-    pub(super) const fn timeouts(&self) -> (Duration, Duration) {
-        self.link.timeouts()
+    /// How long the parts of the exchange may take.
+    pub(super) const fn limits(&self) -> Limits {
+        self.link.limits()
     }
 
-    /// Closes the connection, and says when that was.
-    pub(super) fn close(self) -> Time {
-        self.link.wire.close()
+    /// Ends the exchange, and says when the gateway had let go of it.
+    pub(super) async fn close(mut self) -> Time {
+        self.link.cut().await.unwrap_or_else(clock::now)
     }
 
     /// Gives the connection back after [`Step::End`].
@@ -91,6 +101,11 @@ impl Relay {
     /// upstream nor the client may pause for longer than `body_idle_timeout`.
     pub(super) async fn step(&mut self, pass: Option<&Pass>) -> Step {
         let frame = self.next(pass).await;
+        if let Some(trailers) = frame.as_ref().ok().and_then(Frame::trailers_ref)
+            && let Some(says) = grpc::says_something(trailers)
+        {
+            self.says = says;
+        }
         let (part, step) = match frame {
             Ok(frame) => (Part::Frame(frame), Step::More),
             Err(Step::End) => (Part::End, Step::End),
@@ -164,7 +179,7 @@ impl Relay {
     /// A request that is still on its way counts as no pause. Looked at when a deadline has come, so that
     /// a pause of both sides is noticed after at most twice the limit.
     fn deadline(&self, began: Time) -> Time {
-        let (_, idle) = self.link.timeouts();
+        let idle = self.link.limits().body_idle;
         let last = began.max(self.progress.last(clock::now()));
         self.give_up_at.unwrap_or_else(|| last.after(idle))
     }

@@ -194,6 +194,11 @@ impl Upload {
         self.progress.limits.set(limits);
     }
 
+    /// Whether nothing of it is to come.
+    pub(super) fn is_over(&self) -> bool {
+        self.progress.is_whole()
+    }
+
     pub(super) const fn progress(&self) -> &Rc<Progress> {
         &self.progress
     }

@@ -5,6 +5,7 @@ use super::attend::{Answered, Work};
 use super::download::Download;
 use super::exchange;
 use super::failure::Failed;
+use super::grpc;
 use super::pool::Pool;
 use super::relay::{Relay, Step};
 use super::upload::Progress;
@@ -42,9 +43,12 @@ pub(super) async fn run(
             return (Err(failed), None);
         }
     };
-    let says_something = !pool.upstream.unsettled_status.contains(&response.status());
-    if progress.is_whole() && settled_at == SettledAt::ResponseHead {
-        pass.finish(answered(says_something));
+    let promised = grpc::promises_status(response.headers());
+    let status = !pool.upstream.unsettled_status.contains(&response.status());
+    let is_over = response.body().is_end_stream();
+    if progress.is_whole() && (settled_at == SettledAt::ResponseHead || is_over) {
+        let said = grpc::says_something(response.headers());
+        pass.finish(answered(status && (!promised || said.unwrap_or(!is_over))));
         return (
             Ok(response.map(|body| Download::direct(body, link, true))),
             None,
@@ -54,12 +58,12 @@ pub(super) async fn run(
     let (parts, receiver) = mpsc::channel(1);
     let (head, body) = response.into_parts();
     let piped = Download::piped(receiver, body.size_hint());
-    let relay = Relay::new(body, link, parts, Rc::clone(&progress));
+    let relay = Relay::new(body, link, parts, Rc::clone(&progress), promised);
     let rest: Work = if progress.is_whole() {
         let patience = pool.upstream.response_body_timeout;
-        Box::pin(to_the_end(pass, relay, says_something, patience))
+        Box::pin(to_the_end(pass, relay, status, patience))
     } else if success {
-        Box::pin(alongside(pass, relay, progress, settled_at, says_something))
+        Box::pin(alongside(pass, relay, progress, settled_at, status))
     } else {
         progress.stop(); // at once: what is left to do runs later
         Box::pin(turned_down(pass, relay, progress))
@@ -82,7 +86,7 @@ fn answered(says_something: bool) -> Outcome {
 /// the answer is passed on, and the connection closed. A cut closes it at once.
 async fn turned_down(pass: Pass, mut relay: Relay, progress: Rc<Progress>) {
     while relay.step(Some(&pass)).await == Step::More {}
-    let since = relay.close();
+    let since = relay.close().await;
     pass.finish(Outcome::Unknown {
         whole: progress.is_whole(),
         since,
@@ -96,7 +100,7 @@ async fn alongside(
     mut relay: Relay,
     progress: Rc<Progress>,
     settled_at: SettledAt,
-    says_something: bool,
+    status: bool,
 ) {
     loop {
         let step = relay.step(Some(&pass)).await;
@@ -104,20 +108,21 @@ async fn alongside(
             Step::More if !progress.is_whole() => {}
             Step::More | Step::Cut if progress.is_whole() => {
                 if settled_at == SettledAt::ResponseHead {
-                    pass.finish(answered(says_something));
+                    pass.finish(answered(status));
                     return relay.finish().await;
                 }
                 if step == Step::Cut {
-                    let (_, idle) = relay.timeouts();
+                    let idle = relay.limits().body_idle;
                     relay.detach(clock::now().after(idle));
                 }
             }
             Step::End if progress.is_whole() => {
+                let says = relay.says_something();
                 relay.give_back();
-                return pass.finish(answered(says_something));
+                return pass.finish(answered(status && says));
             }
             Step::More | Step::Cut | Step::End | Step::Broken => {
-                let since = relay.close();
+                let since = relay.close().await;
                 return pass.finish(Outcome::Unknown {
                     whole: progress.is_whole(),
                     since,
@@ -129,17 +134,18 @@ async fn alongside(
 
 /// The write counts as answered at the end of its response. Superseded, it is detached from its
 /// client, and the rest of the response is read and dropped for a while before it is cut.
-async fn to_the_end(pass: Pass, mut relay: Relay, says_something: bool, patience: Duration) {
+async fn to_the_end(pass: Pass, mut relay: Relay, status: bool, patience: Duration) {
     loop {
         match relay.step(Some(&pass)).await {
             Step::More => {}
             Step::Cut => relay.detach(clock::now().after(patience)),
             Step::End => {
+                let says = relay.says_something();
                 relay.give_back();
-                return pass.finish(answered(says_something));
+                return pass.finish(answered(status && says));
             }
             Step::Broken => {
-                let since = relay.close();
+                let since = relay.close().await;
                 return pass.finish(Outcome::Unknown { whole: true, since });
             }
         }

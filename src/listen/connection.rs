@@ -2,10 +2,11 @@
 
 use super::serve::Limits;
 use super::streams::Streams;
-use super::tls::{H2, Tls};
 use crate::clock;
 use crate::journey::{Client, Worker};
 use crate::record::{BadRequest, Metrics};
+use crate::tls::H2;
+use crate::tls::server::Tls;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use std::convert::Infallible;
@@ -117,8 +118,8 @@ async fn speaks_h2(client: &Client, tls: Option<Arc<Tls>>, limits: Limits) -> io
     match tls {
         Some(tls) => {
             // Rare and large: kept out of the connection's future.
-            let protocol = Box::pin(client.socket.secure(tls.config())).await?;
-            Ok(protocol == H2)
+            Box::pin(client.socket.accept(tls.config())).await?;
+            Ok(client.socket.protocol().is_some_and(|agreed| agreed == H2))
         }
         None if limits.h2c => Box::pin(client.socket.begins_with(PREFACE)).await,
         None => Ok(false),

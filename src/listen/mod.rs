@@ -7,9 +7,7 @@ mod connection;
 mod room;
 mod serve;
 mod streams;
-mod tls;
 
 pub use bind::{BindError, Bound, bind};
 pub use room::{Full, Room, Seat};
 pub use serve::{Limits, serve};
-pub use tls::{Tls, TlsError};

@@ -2,12 +2,12 @@
 
 use super::connection::connection;
 use super::room::{Full, Room};
-use super::tls::Tls;
 use crate::clock::{self, Time};
 use crate::forward::headers::Peer;
 use crate::journey::{Client, Worker};
 use crate::record::Metrics;
 use crate::socket::Socket;
+use crate::tls::server::Tls;
 use std::cell::Cell;
 use std::io;
 use std::pin::pin;

@@ -50,6 +50,11 @@ impl Client {
         }
     }
 
+    /// The socket, to send on from another thread.
+    pub fn stream(&self) -> TcpStream {
+        self.stream.get_ref().try_clone().unwrap()
+    }
+
     /// Sends a whole request and reads its response. `Host` is added where the headers have none,
     /// and `Content-Length` where there is a body or the method wants one.
     #[track_caller]

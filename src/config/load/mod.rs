@@ -4,11 +4,12 @@
 
 mod route;
 mod rules;
+mod tls;
 mod token;
 mod upstream;
 
 use super::file::{Note, Source, Table};
-use super::settings::{Admin, Server, Settings, Store, TlsFiles};
+use super::settings::{Admin, Server, Settings, Store};
 use super::value::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -169,23 +170,10 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
         max_streams: table.read_or("max_streams", 128, |v| {
             v.number(1, 65_536).and_then(|n| u32::try_from(n).ok())
         }),
-        tls: table.read("tls", |value| tls(value.table()?)),
+        tls: table.read("tls", |value| tls::server(value.table()?)),
     };
     table.finish();
     server
-}
-
-fn tls(mut table: Table<'_, '_>) -> Option<TlsFiles> {
-    let path = |value: &Value<'_, '_>| value.label(4096).map(PathBuf::from);
-    let cert = table.need("cert", "\"tls/cert.pem\"", path);
-    let key = table.need("key", "\"tls/key.pem\"", path);
-    let client_ca = table.read("client_ca", path);
-    table.finish();
-    Some(TlsFiles {
-        cert: cert?,
-        key: key?,
-        client_ca,
-    })
 }
 
 fn problem_base(value: &Value<'_, '_>) -> Option<String> {

@@ -40,7 +40,15 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         value.fault("is not supported in this version: remove it");
         Some(())
     });
-    let authority = table.need("url", "\"http://127.0.0.1:9000\"", url);
+    let url = table.need("url", "\"http://127.0.0.1:9000\"", url);
+    let (scheme, authority) = url.unzip();
+    let encrypted = scheme == Some(Scheme::HTTPS);
+    let tls = table.get("tls");
+    if let Some(tls) = tls.as_ref().filter(|_| !encrypted && scheme.is_some()) {
+        tls.fault("is for an https:// url: write one, or remove it");
+    }
+    let host = authority.as_ref().map_or("", Authority::host);
+    let tls = encrypted.then(|| super::tls::upstream(tls.as_ref(), host));
     let hosts = [("keep", false), ("upstream", true)];
     let settle = table.read("settle", Value::span);
     let upstream = Upstream {
@@ -49,6 +57,11 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         authority: authority
             .clone()
             .unwrap_or_else(|| Authority::from_static("localhost:80")),
+        tls: tls.flatten(),
+        http2: table.read_or("protocol", false, |v| {
+            v.choice(&[("http1", false), ("http2", true)])
+        }),
+        max_streams: table.read_or("max_streams", 100, |v| v.count(1, 65_536)),
         rewrite_host: table.read_or("host_header", false, |v| v.choice(&hosts)),
         connect_timeout: table.read_or("connect_timeout", seconds(2), Value::timeout),
         idle_timeout: table.read_or("idle_timeout", seconds(4), Value::timeout),
@@ -62,7 +75,7 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
             .read("settle_incomplete", |v| incomplete(v, settle))
             .or(settle),
     };
-    table.unsupported(&["region", "sign", "tls", "protocol"]);
+    table.unsupported(&["region", "sign"]);
     table.finish();
     authority.map(|_| upstream)
 }
@@ -77,17 +90,13 @@ fn incomplete(value: &Value<'_, '_>, settle: Option<Duration>) -> Option<Duratio
     Some(incomplete)
 }
 
-/// Host and port of an `http` URL that has nothing else.
-fn url(value: &Value<'_, '_>) -> Option<Authority> {
+/// Scheme, host and port of a URL that has nothing else.
+fn url(value: &Value<'_, '_>) -> Option<(Scheme, Authority)> {
     let text = value.text()?;
     let parsed = text
         .parse::<Uri>()
         .map_err(|e| format!("\"{text}\" is no URL: {e}"));
     let uri = value.check(parsed)?;
-    if uri.scheme() == Some(&Scheme::HTTPS) {
-        value.fault("https is not supported in this version: write an http:// URL");
-        return None;
-    }
     let bare = |authority: &&Authority| {
         let port_is_right = match authority.port() {
             Some(_) => authority.port_u16().is_some_and(|port| port > 0),
@@ -96,26 +105,24 @@ fn url(value: &Value<'_, '_>) -> Option<Authority> {
         !authority.as_str().contains('@') && !authority.host().is_empty() && port_is_right
     };
     let authority = uri.authority().filter(bare);
-    let authority = authority.filter(|_| {
-        uri.scheme() == Some(&Scheme::HTTP)
-            && matches!(uri.path(), "" | "/")
-            && uri.query().is_none()
-            && !text.contains('#')
-    });
-    let Some(authority) = authority else {
+    let scheme = uri
+        .scheme()
+        .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+    let authority = authority
+        .filter(|_| matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains('#'));
+    let Some((scheme, authority)) = scheme.zip(authority) else {
         value.fault(format!(
-            "\"{text}\" must be http, a host and a port, and nothing else: write one such as \"http://127.0.0.1:9000\""
+            "\"{text}\" must be http or https, a host and a port, and nothing else: write one such as \"http://127.0.0.1:9000\""
         ));
         return None;
     };
     if authority.port().is_some() {
-        return Some(authority.clone());
+        return Some((scheme.clone(), authority.clone()));
     }
-    value.check(
-        format!("{authority}:80")
-            .parse::<Authority>()
-            .map_err(|e| e.to_string()),
-    )
+    let port = if *scheme == Scheme::HTTPS { 443 } else { 80 };
+    let full = format!("{authority}:{port}").parse::<Authority>();
+    let full = value.check(full.map_err(|e| e.to_string()))?;
+    Some((scheme.clone(), full))
 }
 
 fn status(value: &Value<'_, '_>) -> Option<StatusCode> {

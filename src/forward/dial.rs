@@ -1,0 +1,50 @@
+//! A new connection to an upstream: TCP, and TLS on it where its URL says so.
+
+use super::failure::Failure;
+use crate::config::settings::Upstream;
+use crate::socket::Socket;
+use crate::tls::H2;
+use crate::tls::client::Tls;
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// How one upstream is reached.
+pub(super) struct Dialer {
+    pub(super) upstream: Arc<Upstream>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Dialer {
+    pub(super) const fn new(upstream: Arc<Upstream>, tls: Option<Arc<Tls>>) -> Self {
+        Self { upstream, tls }
+    }
+
+    /// Connects within `connect_timeout`, the TLS handshake included. Dropping the future closes what there
+    /// is of it.
+    pub(super) async fn dial(&self) -> Result<Socket, Failure> {
+        let dialled = tokio::time::timeout(self.upstream.connect_timeout, self.connect());
+        dialled.await.map_err(|_| Failure::ConnectTimeout)?
+    }
+
+    async fn connect(&self) -> Result<Socket, Failure> {
+        let authority = &self.upstream.authority;
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        let connect = TcpStream::connect((host, authority.port_u16().unwrap_or(80)));
+        let socket = Socket::abortive(connect.await.map_err(Failure::Connect)?);
+        let (Some(tls), Some(how)) = (&self.tls, &self.upstream.tls) else {
+            return Ok(socket);
+        };
+        let shaken = socket.connect(tls.config(), how.server_name.clone());
+        shaken.await.map_err(Failure::Tls)?;
+        // A server that knows no ALPN may still speak HTTP/1.1, but not HTTP/2 (RFC 9113 section 3.2).
+        if self.upstream.http2 && socket.protocol().is_none_or(|agreed| agreed != H2) {
+            let what = "it does not offer HTTP/2 (ALPN)";
+            return Err(Failure::Tls(io::Error::other(what)));
+        }
+        Ok(socket)
+    }
+}
