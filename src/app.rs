@@ -2,28 +2,31 @@
 //! configuration to last request.
 
 mod encryption;
+mod plan;
+mod reload;
 
 pub use encryption::Encryption;
 
 use crate::admin;
-use crate::admit::{Budget, Gates, Policy, Settles, Tenure};
+use crate::admit::{Gates, Tenure};
 use crate::clock;
-use crate::config::{Mode, Route, Settings};
-use crate::fence::Rules;
+use crate::config::Settings;
 use crate::journey::{Shared, Worker};
 use crate::lifecycle::Stop;
 use crate::listen::{self, BindError, Bound, Limits, Room};
 use crate::record::Metrics;
-use crate::route::Routes;
-use crate::store::{FenceStore, InForce, Observer, OpenError, RocksStore};
+use crate::store::{Observer, OpenError, RocksStore};
 use crate::tls::{TlsError, server};
+use reload::Live;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::watch;
 
 /// Threads of a serving thread's runtime that may block on the disk.
 const BLOCKING_THREADS: usize = 16;
@@ -59,11 +62,10 @@ pub enum Error {
 
 /// A gateway that holds its store and its addresses, and does not serve yet.
 pub struct Gateway {
-    shared: Arc<Shared>,
+    live: Live,
     store: Arc<RocksStore>,
     listeners: Vec<Bound>,
     admin: Bound,
-    encryption: Encryption,
     room: Arc<Room>,
 }
 
@@ -93,16 +95,10 @@ impl Gateway {
     /// [`Error`], with what to do about it. A store that was clean is left clean.
     pub fn open(settings: Settings) -> Result<Self, Error> {
         let encryption = Encryption::open(&settings)?;
-        let names: Vec<&str> = settings.routes.iter().map(|r| &*r.name).collect();
-        let names_of_upstreams: Vec<&str> = settings.upstreams.iter().map(|u| &*u.name).collect();
-        let metrics =
-            Metrics::new(&names, &names_of_upstreams).map_err(|e| Error::System(e.to_string()))?;
+        let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
-        let now = InForce {
-            settle: settings.largest_settle(),
-            lax: settings.is_lax(),
-        };
+        let now = plan::in_force(&settings);
         let (store, handover) =
             RocksStore::open(&settings.store.path, settings.store.cache, now, watcher)?;
         // Only now is the store ours: whoever had it before has let go of its writes.
@@ -126,30 +122,25 @@ impl Gateway {
             }
         };
         let store = Arc::new(store);
-        let policies = settings.routes.iter().zip(&metrics.routes);
-        let policies = policies
-            .map(|(route, metrics)| Arc::new(policy(route, &*store, metrics)))
-            .collect();
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
-        let routes = Routes::new(&settings);
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
-        let shared = Arc::new(Shared {
-            routes,
-            policies,
-            gates,
-            metrics,
-            upstream_tls: encryption.upstreams.clone(),
-            settings,
-        });
+        let shared = plan::first(settings, &*store, gates, metrics, &encryption);
         Ok(Self {
-            shared,
+            live: Live::new(shared, encryption, Arc::clone(&store)),
             store,
             listeners,
             admin,
-            encryption,
             room,
         })
+    }
+
+    /// Reads its configuration again when that is asked for, and when the file changes. `text`: what was read
+    /// from it.
+    #[must_use]
+    pub fn following(mut self, path: &Path, text: String) -> Self {
+        self.live.follow(path, text);
+        self
     }
 
     /// The addresses that it serves on, with the ports that were given where 0 was asked for.
@@ -169,7 +160,7 @@ impl Gateway {
     /// # Errors
     /// [`Error`] where a thread cannot start, or the store does not close in order.
     pub fn serve(mut self, stop: &Stop) -> Result<(), Error> {
-        let workers = self.shared.settings.server.workers;
+        let workers = self.live.now().settings.server.workers;
         let mut threads = Vec::with_capacity(workers);
         for number in 0..workers {
             let listeners = self
@@ -177,15 +168,11 @@ impl Gateway {
                 .iter_mut()
                 .filter_map(|bound| bound.listeners.pop());
             let listeners: Vec<_> = listeners.collect();
-            let (shared, tls, stop) = (
-                Arc::clone(&self.shared),
-                self.encryption.clients.clone(),
-                stop.clone(),
-            );
+            let (live, tls, stop) = (self.live.watch(), self.live.clients_tls(), stop.clone());
             let room = Arc::clone(&self.room);
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(shared, listeners, tls.as_ref(), &room, &stop));
+                .spawn(move || work(live, listeners, tls.as_ref(), &room, &stop));
             threads.push(thread.map_err(|e| Error::System(e.to_string()))?);
         }
         let admin = self.admin.listeners.pop();
@@ -196,8 +183,9 @@ impl Gateway {
                 Err(_) => return Err(Error::System("a serving thread panicked".into())),
             }
         }
-        let unsettled = self.shared.gates.unsettled();
-        let clean = unsettled == 0 && !self.shared.gates.tenure().has_predecessor();
+        let gates = Arc::clone(&self.live.now().gates);
+        let unsettled = gates.unsettled();
+        let clean = unsettled == 0 && !gates.tenure().has_predecessor();
         if clean {
             tracing::info!("stopped clean");
         } else if unsettled > 0 {
@@ -213,11 +201,12 @@ impl Gateway {
 
     /// The admin pages and the housekeeping, on the calling thread, until the gateway has stopped
     /// serving.
-    fn watch(&self, listener: Option<std::net::TcpListener>, stop: &Stop) -> Result<(), Error> {
+    fn watch(&mut self, listener: Option<std::net::TcpListener>, stop: &Stop) -> Result<(), Error> {
         let runtime = runtime()?;
+        let first = self.live.now();
         let state = admin::State {
             store: Arc::clone(&self.store) as _,
-            metrics: Arc::clone(&self.shared.metrics),
+            metrics: Arc::clone(&first.metrics),
             stopping: stop.soft(),
         };
         runtime.block_on(async {
@@ -226,18 +215,25 @@ impl Gateway {
                     TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
                 tokio::spawn(admin::serve(listener, state));
             }
+            let gates = Arc::clone(&first.gates);
+            drop(first); // or what it has would never be let go of
             let mut tick = clock::ticks(GATE_SWEEP);
             let mut look = clock::ticks(TLS_LOOK);
             loop {
                 tokio::select! {
-                    _ = tick.tick() => self.shared.gates.sweep(),
-                    _ = look.tick() => self.encryption.refresh(&self.shared.settings),
+                    _ = tick.tick() => gates.sweep(),
+                    _ = look.tick() => self.live.look(),
+                    () = stop.reload_asked() => self.live.reload(),
                     () = stop.asked() => break,
                 }
             }
-            let deadline = clock::now().after(self.shared.settings.server.shutdown_timeout);
+            let (patience, workers) = {
+                let server = &self.live.now().settings.server;
+                (server.shutdown_timeout, server.workers)
+            };
+            let deadline = clock::now().after(patience);
             tokio::select! {
-                () = stop.done(self.shared.settings.server.workers) => {}
+                () = stop.done(workers) => {}
                 () = stop.hard() => {}
                 () = clock::sleep_until(deadline) => {
                     tracing::warn!("shutdown_timeout has passed: cutting what is still under way");
@@ -271,13 +267,14 @@ fn runtime() -> Result<LocalRuntime, Error> {
 
 /// One serving thread: its own runtime, listeners and upstream connections.
 fn work(
-    shared: Arc<Shared>,
+    mut live: watch::Receiver<Arc<Shared>>,
     listeners: Vec<std::net::TcpListener>,
     tls: Option<&Arc<server::Tls>>,
     room: &Arc<Room>,
     stop: &Stop,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
+    let shared = Arc::clone(&live.borrow_and_update());
     let limits = Limits {
         header_timeout: shared.settings.server.header_timeout,
         max_header_bytes: shared.settings.server.max_header_bytes,
@@ -304,6 +301,13 @@ fn work(
             );
             serving.push(tokio::task::spawn_local(serve));
         }
+        let renewed = Rc::clone(&worker);
+        tokio::task::spawn_local(async move {
+            while live.changed().await.is_ok() {
+                let shared = Arc::clone(&live.borrow_and_update());
+                renewed.renew(shared);
+            }
+        });
         let adopter = Rc::clone(&worker);
         tokio::task::spawn_local(async move { adopter.adopt().await });
         let sweeper = Rc::clone(&worker);
@@ -331,34 +335,4 @@ fn work(
     });
     stop.one_done();
     served
-}
-
-/// What a route asks of its requests, as the gates need it.
-fn policy(
-    route: &Route,
-    store: &dyn FenceStore,
-    metrics: &Arc<crate::record::RouteMetrics>,
-) -> Policy {
-    let budget = route
-        .max_new_resources
-        .map(|max| Budget::new(Arc::clone(&route.name), max, store.created_by(&route.name)));
-    Policy {
-        rules: Rules {
-            accept: route.accept,
-            missing: route.missing,
-            preempt: route.preempt,
-            max_waiting: route.max_waiting,
-            max_advance: route.max_advance,
-            first_max: route.first_max,
-            format: route.format,
-        },
-        observe: route.mode == Mode::Observe,
-        drain_timeout: route.drain_timeout,
-        settles: Settles {
-            whole: route.upstream.settle,
-            incomplete: route.upstream.settle_incomplete,
-        },
-        budget,
-        metrics: Arc::clone(metrics),
-    }
 }

@@ -6,9 +6,11 @@ mod claims;
 mod client;
 mod reply;
 mod tally;
+mod worker;
 
 pub use client::Client;
 pub use reply::Reply;
+pub use worker::Worker;
 
 use crate::admit::{Denied, Exempt, Gates, Outcome, Pass, Policy, Reach, Want};
 use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
@@ -32,7 +34,7 @@ use tally::Tally;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 
-/// What all serving threads share.
+/// What all serving threads share, under one configuration.
 pub struct Shared {
     /// The routes.
     pub routes: Routes,
@@ -48,8 +50,8 @@ pub struct Shared {
     pub settings: Settings,
 }
 
-/// One serving thread.
-pub struct Worker {
+/// The way of requests under one configuration, on one serving thread.
+struct Journey {
     shared: Arc<Shared>,
     upstreams: Upstreams,
     /// For each route, the headers that must not come as a trailer.
@@ -58,16 +60,18 @@ pub struct Worker {
     hosts: Vec<Option<HeaderValue>>,
 }
 
-impl Worker {
-    /// A serving thread over what all of them share.
-    #[must_use]
-    pub fn new(shared: Arc<Shared>) -> Self {
+impl Journey {
+    fn new(shared: Arc<Shared>) -> Self {
         let settings = &shared.settings;
+        let seconds = settings.upstreams.iter();
+        let seconds: Vec<_> = seconds
+            .map(|upstream| shared.metrics.upstream_seconds(&upstream.name))
+            .collect();
         let upstreams = Upstreams::new(
             &settings.upstreams,
             &shared.upstream_tls,
             settings.server.workers,
-            &shared.metrics.upstream_seconds,
+            &seconds,
         );
         let token_headers = settings
             .routes
@@ -89,23 +93,7 @@ impl Worker {
         }
     }
 
-    /// What is done between requests, some ten times a second.
-    pub fn sweep(&self) {
-        self.upstreams.sweep();
-    }
-
-    /// Drives the writes whose clients have left. To be run on the serving thread.
-    pub async fn adopt(&self) {
-        self.upstreams.adopt().await;
-    }
-
-    /// Serves one request. Dropping the future means that its client has left: a request that waits
-    /// is not forwarded, a write that was forwarded runs on.
-    pub async fn serve(
-        self: Rc<Self>,
-        client: Rc<Client>,
-        request: Request<Incoming>,
-    ) -> Response<Reply> {
+    async fn serve(&self, client: Rc<Client>, request: Request<Incoming>) -> Response<Reply> {
         let under_way = client.begin();
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.

@@ -39,5 +39,6 @@ pub mod record;
 pub mod refusal;
 pub mod route;
 pub mod socket;
+pub mod stamp;
 pub mod store;
 pub mod tls;

@@ -1,9 +1,9 @@
-//! Stopping: softly first, then hard. Who asks for it, and who has heard.
+//! Stopping, softly first, then hard, and reading the configuration again: who asks for it, and who has heard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The request to stop, shared by all who must hear it. Softly: no new connections, what is under
 /// way may end. Hard: now.
@@ -12,6 +12,7 @@ pub struct Stop {
     soft: watch::Sender<bool>,
     hard: watch::Sender<bool>,
     done: watch::Sender<usize>,
+    reload: Arc<Notify>,
     /// Counted apart from the channel, so that a send cannot be lost.
     count: Arc<AtomicUsize>,
 }
@@ -22,6 +23,7 @@ impl Default for Stop {
             soft: watch::Sender::new(false),
             hard: watch::Sender::new(false),
             done: watch::Sender::new(0),
+            reload: Arc::default(),
             count: Arc::default(),
         }
     }
@@ -37,6 +39,15 @@ impl Stop {
     pub fn ask_hard(&self) {
         self.ask();
         self.hard.send_replace(true);
+    }
+
+    /// Asks that the configuration be read again.
+    pub fn ask_reload(&self) {
+        self.reload.notify_one();
+    }
+
+    pub(crate) async fn reload_asked(&self) {
+        self.reload.notified().await;
     }
 
     pub(crate) fn soft(&self) -> watch::Receiver<bool> {
@@ -66,7 +77,7 @@ impl Stop {
     }
 
     /// Listens for SIGTERM and SIGINT, on a thread of its own: the first asks for a soft stop, the
-    /// second for a hard one. SIGHUP is heard and changes nothing.
+    /// second for a hard one. SIGHUP asks for a reload.
     ///
     /// # Errors
     /// Where the system refuses the handlers or the thread.
@@ -82,16 +93,14 @@ impl Stop {
                 signal(SignalKind::hangup())?,
             )
         };
-        let stop = self.clone();
+        let (stop, reload) = (self.clone(), Arc::clone(&self.reload));
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
                 runtime.block_on(async {
                     tokio::spawn(async move {
                         while hangup.recv().await.is_some() {
-                            tracing::warn!(
-                                "SIGHUP changes nothing: restart for a new configuration"
-                            );
+                            reload.notify_one();
                         }
                     });
                     next(&mut term, &mut int).await;

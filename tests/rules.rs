@@ -36,6 +36,8 @@ mod poison;
 mod regressions;
 #[path = "rules/regressions_pool.rs"]
 mod regressions_pool;
+#[path = "rules/reload.rs"]
+mod reload;
 #[path = "rules/resources.rs"]
 mod resources;
 #[path = "rules/tls.rs"]

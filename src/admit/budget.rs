@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A bound on the resources that a route creates, over all runs.
 pub struct Budget {
     route: Arc<str>,
+    max: u64,
     left: AtomicU64,
 }
 
@@ -15,8 +16,15 @@ impl Budget {
     pub fn new(route: Arc<str>, max: u64, created: u64) -> Self {
         Self {
             route,
+            max,
             left: AtomicU64::new(max.saturating_sub(created)),
         }
+    }
+
+    /// Whether it bounds the same: then it goes on counting what has not been committed yet.
+    #[must_use]
+    pub fn is_for(&self, route: &str, max: u64) -> bool {
+        *self.route == *route && self.max == max
     }
 
     /// The route, under whose name the store counts.

@@ -4,6 +4,7 @@
 
 mod budget;
 mod cell;
+mod handover;
 mod pass;
 mod reach;
 mod steps;
@@ -12,6 +13,7 @@ mod tenure;
 mod ticket;
 
 pub use budget::Budget;
+pub use handover::Handover;
 pub use pass::{Exempt, Outcome, Pass, Settles};
 pub use reach::Reach;
 pub use tenure::Tenure;
@@ -22,8 +24,8 @@ use crate::fence::{Kind, Refusal, ResourceKey, Rules, Token, WriteId};
 use crate::record::{Metrics, RouteMetrics};
 use crate::store::FenceStore;
 use reach::Reaches;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use table::Table;
 use ticket::{Stop, Stops, Ticket};
@@ -51,7 +53,11 @@ pub struct Policy {
     /// How long an unknown outcome may still take effect.
     pub settles: Settles,
     /// How many resources the route may create; `None`: any number.
-    pub budget: Option<Budget>,
+    pub budget: Option<Arc<Budget>>,
+    /// The policies of the same route in earlier configurations, as far as requests go by them.
+    pub ancestors: Vec<Weak<Policy>>,
+    /// What must be over before anything is forwarded by it; `None`: nothing.
+    pub handover: Option<Arc<Handover>>,
     /// Where the route's requests are counted.
     pub metrics: Arc<RouteMetrics>,
 }
@@ -135,6 +141,12 @@ impl Gates {
         if !self.store.is_ready() {
             return Err(Refusal::Store.into());
         }
+        for want in wants {
+            if let Some(handover) = want.policy.handover.as_ref().filter(|h| !h.is_over()) {
+                // Rare: kept out of the caller's future.
+                Box::pin(self.take_over(handover, policy)).await?;
+            }
+        }
         let stops = self.stops(wants).await?;
         let ticket = Arc::new(Ticket::new(
             self.id(),
@@ -162,6 +174,19 @@ impl Gates {
             waited?;
         }
         Ok(Pass::new(self, ticket, entry, None))
+    }
+
+    /// Waits for what was forwarded under an earlier configuration. Nothing is sealed meanwhile.
+    async fn take_over(&self, before: &Handover, policy: &Policy) -> Result<(), Denied> {
+        policy.metrics.waiting.inc();
+        let _waits = Waits(&policy.metrics);
+        if before.wait(policy.drain_timeout).await {
+            return Ok(());
+        }
+        Err(Denied {
+            why: Denial::DrainTimeout,
+            ..Refusal::Busy.into()
+        })
     }
 
     /// Records a request that is forwarded whatever the gates say. Without the store it is forwarded
@@ -297,6 +322,15 @@ impl Gates {
         let denied = place.verdict(arrived).await;
         metrics.waiting.dec();
         denied
+    }
+}
+
+/// That a request is counted among those that wait, until dropped.
+struct Waits<'a>(&'a RouteMetrics);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.dec();
     }
 }
 

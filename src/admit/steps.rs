@@ -222,7 +222,7 @@ fn give_back_budget(ticket: &Ticket, cores: &[MutexGuard<'_, Core>], count: usiz
 /// The bound that counts a resource, where the request would create it.
 fn new_budget<'a>(stop: &'a Stop, core: &Core) -> Option<&'a Budget> {
     let new = !stop.token.is_none() && core.gate.fence().is_none();
-    stop.policy.budget.as_ref().filter(|_| new)
+    stop.policy.budget.as_deref().filter(|_| new)
 }
 
 fn take_over_where_due(gates: &Gates, cores: &mut Cores<'_>) {

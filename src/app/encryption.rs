@@ -1,7 +1,7 @@
 //! The certificates that a gateway shows and trusts, read anew when their files change.
 
 use super::Error;
-use crate::config::Settings;
+use crate::config::{Settings, Upstream};
 use crate::tls::{TlsError, client, server};
 use std::sync::Arc;
 
@@ -18,18 +18,36 @@ impl Encryption {
     /// # Errors
     /// [`Error::Tls`] for the first that cannot be used.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
-        let of = |key: String| move |why| Error::Tls { key, why };
-        let clients = settings.server.tls.clone().map(server::open);
-        let clients = clients.transpose().map_err(of("server.tls".into()))?;
-        let upstreams = settings.upstreams.iter().map(|upstream| {
-            let tls = upstream.tls.clone();
-            let tls = tls.map(|files| client::open(files, upstream.http2));
-            let tls = tls.transpose();
-            let tls = tls.map_err(of(format!("upstreams.{}.tls", upstream.name)))?;
-            Ok(tls.map(Arc::new))
-        });
+        let clients = settings.server.tls.clone().map(server::open).transpose();
+        let key = || "server.tls".into();
+        let clients = clients.map_err(|why| Error::Tls { key: key(), why })?;
+        let upstreams = settings
+            .upstreams
+            .iter()
+            .map(|upstream| upstream_side(upstream));
         Ok(Self {
             clients: clients.map(Arc::new),
+            upstreams: upstreams.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// For the settings after others: what is spoken to as before keeps what was read.
+    ///
+    /// # Errors
+    /// As [`Encryption::open`].
+    pub(super) fn after(&self, before: &Settings, settings: &Settings) -> Result<Self, Error> {
+        let upstreams = settings.upstreams.iter().map(|upstream| {
+            let same = before
+                .upstreams
+                .iter()
+                .position(|old| old.is_like(upstream));
+            match same.and_then(|at| self.upstreams.get(at)) {
+                Some(kept) => Ok(kept.clone()),
+                None => upstream_side(upstream),
+            }
+        });
+        Ok(Self {
+            clients: self.clients.clone(),
             upstreams: upstreams.collect::<Result<_, Error>>()?,
         })
     }
@@ -45,6 +63,16 @@ impl Encryption {
             }
         }
     }
+}
+
+fn upstream_side(upstream: &Upstream) -> Result<Option<Arc<client::Tls>>, Error> {
+    let Some(files) = upstream.tls.clone() else {
+        return Ok(None);
+    };
+    let key = || format!("upstreams.{}.tls", upstream.name);
+    let opened = client::open(files, upstream.http2);
+    let opened = opened.map_err(|why| Error::Tls { key: key(), why })?;
+    Ok(Some(Arc::new(opened)))
 }
 
 fn tell(whose: &str, refreshed: Result<bool, TlsError>) {

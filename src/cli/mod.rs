@@ -109,16 +109,22 @@ impl Cli {
 
 /// Reads the configuration; its warnings go to the log.
 fn load(path: &Path) -> Result<Loaded, Failure> {
+    load_text(path).map(|(loaded, _)| loaded)
+}
+
+/// The same, with the text.
+fn load_text(path: &Path) -> Result<(Loaded, String), Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let what = format!("fencegate: cannot read {}: {error}", path.display());
         Failure::Config(format!(
             "{what}; name the file with --config or FENCEGATE_CONFIG"
         ))
     })?;
-    config::load(&text).map_err(|faults| {
+    let loaded = config::load(&text).map_err(|faults| {
         let lines: Vec<String> = faults.iter().map(|note| in_file(path, note)).collect();
         Failure::Config(lines.join("\n"))
-    })
+    })?;
+    Ok((loaded, text))
 }
 
 fn in_file(path: &Path, note: &config::Note) -> String {

@@ -1,13 +1,13 @@
 //! `fencegate serve`: runs the gateway until a signal ends it.
 
-use super::{Failure, in_file, load};
+use super::{Failure, in_file, load_text};
 use crate::app::Gateway;
 use crate::lifecycle::Stop;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
-    let loaded = load(config)?;
+    let (loaded, text) = load_text(config)?;
     for warning in &loaded.warnings {
         tracing::warn!("{}", in_file(config, warning));
     }
@@ -17,7 +17,7 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let path = std::path::absolute(&loaded.settings.store.path)?
         .display()
         .to_string();
-    let gateway = Gateway::open(loaded.settings)?;
+    let gateway = Gateway::open(loaded.settings)?.following(config, text);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), store = %path, "fencegate has its store");
     for address in gateway.addresses() {
         tracing::info!(%address, "serving");

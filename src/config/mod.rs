@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of requests, of the store or of sockets.
 
+mod change;
 mod file;
 mod load;
 pub mod pattern;

@@ -68,6 +68,8 @@ pub struct Server {
     pub max_header_bytes: usize,
     /// `shutdown_timeout`: how long requests under way may take to end after SIGTERM.
     pub shutdown_timeout: Duration,
+    /// `reload_on_change`: the file is read again when it changes.
+    pub reload_on_change: bool,
     /// `problem_base`: what a problem type begins with.
     pub problem_base: String,
     /// `max_connections`: of clients, over all listeners and workers.
@@ -83,7 +85,7 @@ pub struct Server {
 }
 
 /// A certificate and its key, in PEM files that are read again when they change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// `cert`: the certificate, and those between it and its root.
     pub cert: PathBuf,
@@ -92,7 +94,7 @@ pub struct Identity {
 }
 
 /// `[server.tls]`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTls {
     /// What clients are shown.
     pub identity: Identity,
@@ -101,7 +103,7 @@ pub struct ServerTls {
 }
 
 /// `tls` of an upstream whose URL is https.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// `ca`: who may have signed its certificate; `None`: whom the system trusts.
     pub ca: Option<PathBuf>,
@@ -112,14 +114,14 @@ pub struct UpstreamTls {
 }
 
 /// `[admin]`
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Admin {
     /// `listen`
     pub listen: SocketAddr,
 }
 
 /// `[store]`
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Store {
     /// `path`, made absolute against the config file's folder only if it is given on the command
     /// line; else relative to the working directory, as written.
@@ -129,7 +131,7 @@ pub struct Store {
 }
 
 /// `[upstreams.NAME]`
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     /// Its name in the config.
     pub name: Arc<str>,

@@ -23,15 +23,15 @@ pub(super) type Answered = (Result<Response<Download>, Failed>, Option<Work>);
 
 /// Where writes go that nobody attends any more. For one serving thread.
 #[derive(Default)]
-pub(super) struct Orphans {
+pub struct Orphans {
     waiting: RefCell<Vec<Work>>,
     came: Notify,
 }
 
 impl Orphans {
-    /// Gives each of them a task of this thread, for as long as the thread serves; what comes after
+    /// Drives them: gives each of them a task of this thread, for as long as the thread serves; what comes after
     /// that is dropped, and its pass with it.
-    pub(super) async fn adopt(&self) {
+    pub async fn adopt(&self) {
         loop {
             self.came.notified().await;
             let came = self.waiting.take();

@@ -139,6 +139,20 @@ impl Connections {
     }
 }
 
+impl Drop for Connections {
+    /// Nothing is under way on them any more: each says goodbye, without waiting for one that takes nothing.
+    fn drop(&mut self) {
+        for connection in self.open.get_mut() {
+            connection.sender.take();
+            if connection.wire.is_flushed() {
+                connection.wake();
+            } else {
+                connection.close();
+            }
+        }
+    }
+}
+
 /// That a connection is being made, until dropped.
 struct Busy<'a>(&'a Connections);
 

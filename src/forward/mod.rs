@@ -21,13 +21,14 @@ mod upload;
 mod watch;
 mod write;
 
+pub use attend::Orphans;
 pub use download::Download;
 pub use failure::{Failed, Failure};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
 use crate::tls::client::Tls;
-use attend::{Attended, Orphans};
+use attend::Attended;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, Version};
@@ -35,13 +36,16 @@ use http_body::Body;
 use hyper::body::Incoming;
 use pool::Pool;
 use prometheus::Histogram;
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use upload::Upload;
 
 /// The upstreams, as one serving thread sees them.
 pub struct Upstreams {
     pools: Vec<Rc<Pool>>,
+    /// Pools of earlier configurations, some with exchanges under way.
+    leaving: RefCell<Vec<Weak<Pool>>>,
     orphans: Rc<Orphans>,
 }
 
@@ -66,7 +70,32 @@ impl Upstreams {
             .collect();
         Self {
             pools,
+            leaving: RefCell::default(),
             orphans: Rc::default(),
+        }
+    }
+
+    /// For another configuration: an upstream that is the same keeps its connections, and writes that nobody
+    /// attends go on. To replace the one before, on the same thread.
+    #[must_use]
+    pub fn after(self, before: &Self) -> Self {
+        let same = |pool: Rc<Pool>| {
+            let mut all = before.pools.iter();
+            all.find(|old| old.serves_like(&pool))
+                .cloned()
+                .unwrap_or(pool)
+        };
+        let pools: Vec<_> = self.pools.into_iter().map(same).collect();
+        let gone = before.pools.iter();
+        let gone = gone.filter(|old| !pools.iter().any(|pool| Rc::ptr_eq(pool, old)));
+        let leaving = gone
+            .map(Rc::downgrade)
+            .chain(before.leaving.take())
+            .collect();
+        Self {
+            pools,
+            leaving: RefCell::new(leaving),
+            orphans: Rc::clone(&before.orphans),
         }
     }
 
@@ -76,11 +105,16 @@ impl Upstreams {
         for pool in &self.pools {
             pool.sweep();
         }
+        self.leaving.borrow_mut().retain(|pool| {
+            let pool = pool.upgrade();
+            pool.inspect(|pool| pool.sweep()).is_some()
+        });
     }
 
-    /// Drives the writes whose clients have left. To be run on the serving thread.
-    pub async fn adopt(&self) {
-        self.orphans.adopt().await;
+    /// The writes whose clients have left.
+    #[must_use]
+    pub fn orphans(&self) -> Rc<Orphans> {
+        Rc::clone(&self.orphans)
     }
 
     /// Forwards a request that needs no pass. Dropping the future, or the response's body, closes the connection.
@@ -109,7 +143,7 @@ impl Upstreams {
         }
     }
 
-    /// Forwards a write. Dropping the future leaves the write running (see [`Upstreams::adopt`]): what
+    /// Forwards a write. Dropping the future leaves the write running (see [`Orphans::adopt`]): what
     /// drives it owns the pass, and ends it as the exchange ends.
     ///
     /// # Errors

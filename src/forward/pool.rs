@@ -16,6 +16,7 @@ use std::sync::Arc;
 /// An upstream. For one thread.
 pub(super) struct Pool {
     pub(super) upstream: Arc<Upstream>,
+    tls: Option<Arc<Tls>>,
     connections: Connections,
     /// The exchanges under way.
     pub(super) watch: Watch,
@@ -37,7 +38,7 @@ impl Pool {
         seconds: Histogram,
     ) -> Rc<Self> {
         let most = upstream.max_connections.div_ceil(share.max(1)).max(1);
-        let dialer = Dialer::new(Arc::clone(&upstream), tls);
+        let dialer = Dialer::new(Arc::clone(&upstream), tls.clone());
         let connections = if upstream.http2 {
             Connections::Http2(http2::Connections::new(dialer, most))
         } else {
@@ -45,10 +46,21 @@ impl Pool {
         };
         Rc::new(Self {
             upstream,
+            tls,
             connections,
             watch: Watch::default(),
             seconds,
         })
+    }
+
+    /// Whether its connections serve what the other's would.
+    pub(super) fn serves_like(&self, other: &Self) -> bool {
+        let tls = match (&self.tls, &other.tls) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        };
+        tls && self.upstream.is_like(&other.upstream)
     }
 
     /// How long the parts of an exchange may take here.

@@ -27,6 +27,7 @@ const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
+const RELOADS: &str = "fencegate_config_reloads_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
 /// The operations of the store that can fail, as `fencegate_store_errors_total` names them.
@@ -63,8 +64,8 @@ const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 10
 /// All metrics of one gateway.
 pub struct Metrics {
     registry: Registry,
-    /// The routes', in the order of the configuration.
-    pub routes: Vec<Arc<RouteMetrics>>,
+    families: Families,
+    upstream_seconds: HistogramVec,
     /// For requests that no route takes.
     pub unrouted: Arc<RouteMetrics>,
     /// From the arrival of a raise until it is forwarded or refused, in seconds.
@@ -75,13 +76,12 @@ pub struct Metrics {
     pub commit_seconds: Histogram,
     /// Raises that one commit made durable.
     pub commit_batch_size: Histogram,
-    /// From a forwarded request to the final response head, in seconds, by upstream, in the
-    /// configuration's order.
-    pub upstream_seconds: Vec<Histogram>,
     store_errors: [IntCounter; STORE_OPS.len()],
     bad_requests: [IntCounter; BadRequest::ALL.len()],
     /// For want of room in all, and for one client.
     refused_connections: [IntCounter; 2],
+    /// Configurations that were taken up, and those that were not.
+    pub reloads: [IntCounter; 2],
 }
 
 /// The metrics of one route.
@@ -185,11 +185,11 @@ impl RouteMetrics {
 }
 
 impl Metrics {
-    /// Registers every series for these routes and upstreams.
+    /// Registers every family.
     ///
     /// # Errors
     /// Where a name is registered twice; the names are constants, so never in practice.
-    pub fn new(routes: &[&str], upstreams: &[&str]) -> Result<Self, Error> {
+    pub fn new() -> Result<Self, Error> {
         let registry = Registry::new();
         let all = &registry;
         let seconds = |name, help| added(all, Histogram::with_opts(in_seconds(name, help)));
@@ -209,25 +209,37 @@ impl Metrics {
             "connections for which there was no room",
         );
         let full = added(all, IntCounterVec::new(full, &["reason"]))?;
+        let reloads = Opts::new(RELOADS, "configurations read again, by what came of it");
+        let reloads = added(all, IntCounterVec::new(reloads, &["result"]))?;
         let info = Opts::new(BUILD_INFO, "1, with the version as a label")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         added(all, Gauge::with_opts(info))?.set(1.0);
         Ok(Self {
-            routes: routes.iter().map(|r| Arc::new(families.of(r))).collect(),
             unrouted: Arc::new(families.of("")),
             raise_seconds: seconds(RAISE_SECONDS, "arrival of a raise until it went or not")?,
             drain_seconds: seconds(DRAIN_SECONDS, "durable raise until its drain ended")?,
             commit_seconds: seconds(COMMIT_SECONDS, "one commit of the store with its sync")?,
             commit_batch_size: added(all, Histogram::with_opts(sizes.buckets(SIZES.to_vec())))?,
-            upstream_seconds: upstreams
-                .iter()
-                .map(|u| upstream_seconds.with_label_values(&[u]))
-                .collect(),
+            upstream_seconds,
             store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),
+            reloads: ["ok", "failed"].map(|result| reloads.with_label_values(&[result])),
+            families,
             registry,
         })
+    }
+
+    /// The series of a route of that name, each at 0 where they are new.
+    #[must_use]
+    pub fn route(&self, name: &str) -> Arc<RouteMetrics> {
+        Arc::new(self.families.of(name))
+    }
+
+    /// For an upstream of that name: from a forwarded request to the final response head, in seconds.
+    #[must_use]
+    pub fn upstream_seconds(&self, name: &str) -> Histogram {
+        self.upstream_seconds.with_label_values(&[name])
     }
 
     /// The page that Prometheus reads.

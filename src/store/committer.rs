@@ -4,7 +4,7 @@
 //! the raises that wait into one synced batch, so that all of them share a sync.
 
 use super::batch::Round;
-use super::job::{Close, Done, Job, closed};
+use super::job::{Close, Done, Enforce, Job, closed};
 use super::keeper::{Keeper, read};
 use super::{Error, Record};
 use crate::clock;
@@ -83,7 +83,7 @@ fn wait_down(keeper: &Keeper, queue: &Receiver<Job>, pause: Duration) -> Next {
     loop {
         let left = end.left();
         match wait(queue, (!hopeless).then_some(left)) {
-            Next::Job(job @ (Job::Raise { .. } | Job::Drained { .. })) => {
+            Next::Job(job @ (Job::Raise { .. } | Job::Drained { .. } | Job::Enforce(_))) => {
                 job.refuse(keeper.shared.trouble());
             }
             other => return other,
@@ -150,6 +150,9 @@ where
                 if round.drained(&key, token).is_err() {
                     keeper.observer.failed("read");
                 }
+            }
+            Job::Enforce(Enforce { now, answer }) => {
+                let _ = answer.send(keeper.enforce(now));
             }
             close @ Job::Close(_) => close.refuse(closed()),
         }

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of how a job is done.
 
-use super::{Error, Raise, Record};
+use super::{Error, InForce, Raise, Record};
 use crate::fence::{ResourceKey, Token};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -50,6 +50,12 @@ pub(super) struct Close {
     pub answer: SyncSender<Result<(), Error>>,
 }
 
+/// A wish that more be in force in this run.
+pub(super) struct Enforce {
+    pub now: InForce,
+    pub answer: SyncSender<Result<(), Error>>,
+}
+
 /// What waits in the queue.
 pub(super) enum Job {
     Raise {
@@ -61,6 +67,7 @@ pub(super) enum Job {
         key: ResourceKey,
         token: Token,
     },
+    Enforce(Enforce),
     Close(Close),
 }
 
@@ -78,6 +85,7 @@ impl Job {
         match self {
             Self::Raise { done, .. } => done.call(Err(error)),
             Self::Drained { .. } => {}
+            Self::Enforce(enforce) => drop(enforce.answer.send(Err(error))),
             Self::Close(close) => drop(close.answer.send(Err(error))),
         }
     }

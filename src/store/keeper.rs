@@ -12,7 +12,7 @@ use super::ledger::{Entry, Ledger};
 use super::record::{self, Tally};
 use super::refusal::OpenError;
 use super::shared::Shared;
-use super::{Error, Record};
+use super::{Error, InForce, Record};
 use crate::clock::{self, Time};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use std::sync::Arc;
@@ -107,6 +107,18 @@ impl Keeper {
                 });
             }
         }
+    }
+
+    /// Puts more in force in this run. On disk when this returns.
+    pub(super) fn enforce(&self, now: InForce) -> Result<(), Error> {
+        let down = |why: OpenError| Error::Down(why.to_string().into());
+        let state = self.home.state().map_err(down)?;
+        let in_force = state.in_force.and(now);
+        if in_force == state.in_force {
+            return Ok(());
+        }
+        let written = self.home.begin(State { in_force, ..state });
+        written.map_err(down)
     }
 
     /// Ends the run. The marker is written only if all went well.

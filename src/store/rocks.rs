@@ -6,7 +6,7 @@
 use super::committer;
 use super::engine::{Engine, checked};
 use super::home::{Home, Init, State};
-use super::job::{Close, Job, Observer, closed};
+use super::job::{Close, Enforce, Job, Observer, closed};
 use super::keeper::{Keeper, failed, read};
 use super::ledger::{Entry, Ledger};
 use super::refusal::OpenError;
@@ -153,6 +153,19 @@ impl RocksStore {
             None,
             Some(home),
         ))
+    }
+
+    /// Puts more in force in this run, beside what is: a start after a crash waits for the larger settle. On
+    /// disk when this returns; blocks for that.
+    ///
+    /// # Errors
+    /// [`Error`], and then it may not be used.
+    pub fn enforce(&self, now: InForce) -> Result<(), Error> {
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        let (answer, outcome) = sync_channel(1);
+        let job = Job::Enforce(Enforce { now, answer });
+        queue.send(job).map_err(|_| closed())?;
+        outcome.recv().map_err(|_| closed())?
     }
 
     /// Ends the run: commits what waits, puts all in order on disk, and lets go of the store. With

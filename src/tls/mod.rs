@@ -6,14 +6,13 @@ pub mod client;
 pub mod server;
 
 use crate::config::Identity;
+use crate::stamp::Stamp;
 use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// HTTP/2 and HTTP/1.1 as TLS names them (RFC 7301).
 pub const H2: &[u8] = b"h2";
@@ -59,13 +58,10 @@ pub struct Kept<C> {
 
 struct Current<C> {
     config: Arc<C>,
-    stamps: Stamps,
+    stamps: Vec<Stamp>,
     /// What was last said to be wrong, so that it is said once.
     said: String,
 }
-
-/// For each file: when it was last changed, its length and its inode; `None` where that cannot be told.
-type Stamps = Vec<Option<(SystemTime, u64, u64)>>;
 
 impl<C> Kept<C> {
     fn open(
@@ -121,12 +117,8 @@ impl<C> Kept<C> {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Stamps {
-    let changed = |path: &PathBuf| {
-        let found = path.metadata().ok()?;
-        Some((found.modified().ok()?, found.len(), found.ino()))
-    };
-    files.iter().map(changed).collect()
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    files.iter().map(|path| Stamp::of(path)).collect()
 }
 
 type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

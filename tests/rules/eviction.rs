@@ -39,7 +39,7 @@ impl House {
         let now = InForce { settle, lax: false };
         let (store, _) = RocksStore::open(folder.path(), 8 << 20, now, Arc::new(Deaf)).unwrap();
         let store = Arc::new(store);
-        let metrics = Arc::new(Metrics::new(&["r"], &["u"]).unwrap());
+        let metrics = Arc::new(Metrics::new().unwrap());
         let policy = Policy {
             rules: Rules {
                 accept: Accept::SameOrNewer,
@@ -57,7 +57,9 @@ impl House {
                 incomplete: Some(settle),
             },
             budget: None,
-            metrics: Arc::clone(&metrics.routes[0]),
+            ancestors: Vec::new(),
+            handover: None,
+            metrics: metrics.route("r"),
         };
         let tenure = Tenure::new(clock::now(), true, settle, false);
         Self {

@@ -41,6 +41,7 @@ impl Config {
             more: String::new(),
         };
         for (section, key, value) in [
+            ("[server]", "reload_on_change", "false"),
             ("[store]", "engine", "\"rocksdb\""),
             ("[store]", "cache", "\"8MiB\""),
             ("[upstreams.files]", "url", &*url),

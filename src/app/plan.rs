@@ -1,0 +1,137 @@
+//! What all serving threads share, made from settings: at the start, and for each configuration after it.
+
+use super::Encryption;
+use crate::admit::{Budget, Gates, Handover, Policy, Settles};
+use crate::config::{Mode, Route, Settings};
+use crate::fence::Rules;
+use crate::journey::Shared;
+use crate::record::Metrics;
+use crate::route::Routes;
+use crate::store::{FenceStore, InForce};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is in force under these settings, for the start after this run.
+pub(super) fn in_force(settings: &Settings) -> InForce {
+    InForce {
+        settle: settings.largest_settle(),
+        lax: settings.is_lax(),
+    }
+}
+
+/// The first one.
+pub(super) fn first(
+    settings: Settings,
+    store: &dyn FenceStore,
+    gates: Arc<Gates>,
+    metrics: Arc<Metrics>,
+    encryption: &Encryption,
+) -> Arc<Shared> {
+    let policies = settings.routes.iter().map(|route| {
+        let budget = budget(route, store, None);
+        Arc::new(policy(route, budget, &metrics))
+    });
+    let policies = policies.collect();
+    Arc::new(Shared {
+        routes: Routes::new(&settings),
+        policies,
+        gates,
+        metrics,
+        upstream_tls: encryption.upstreams.clone(),
+        settings,
+    })
+}
+
+/// The one after another. A route whose requests meet the same fences as before goes on; one that is new or
+/// has changed first waits for all that was forwarded before; and all wait for what was forwarded on routes
+/// that are gone or have changed, since those paths may be theirs now.
+pub(super) fn next(
+    before: &Shared,
+    settings: Settings,
+    store: &dyn FenceStore,
+    encryption: &Encryption,
+) -> Arc<Shared> {
+    let stays = |old: &Route| settings.routes.iter().any(|new| new.fences_like(old));
+    let old = || before.settings.routes.iter().zip(&before.policies);
+    let gone = || old().filter(|(route, _)| !stays(route));
+    let after_all = Handover::after(
+        old().map(|(_, policy)| policy),
+        unseen(old().map(|(route, _)| &**route)),
+        None,
+    );
+    let after_gone = |also| {
+        let then = unseen(gone().map(|(route, _)| &**route));
+        Handover::after(gone().map(|(_, policy)| policy), then, also)
+    };
+    let policies = settings.routes.iter().map(|route| {
+        let same = old().find(|(other, _)| route.fences_like(other));
+        let handover = match same {
+            // What it waits for itself is not over because the configuration was read again.
+            Some((_, policy)) => after_gone(policy.handover.as_ref()),
+            None => after_all.clone(),
+        };
+        let named = old().find(|(other, _)| other.name == route.name);
+        let budget = budget(route, store, named.and_then(|(_, p)| p.budget.as_ref()));
+        let ancestors = same.map(|(_, policy)| Handover::ancestors(policy));
+        Arc::new(Policy {
+            ancestors: ancestors.unwrap_or_default(),
+            handover,
+            ..policy(route, budget, &before.metrics)
+        })
+    });
+    let policies = policies.collect();
+    Arc::new(Shared {
+        routes: Routes::new(&settings),
+        policies,
+        gates: Arc::clone(&before.gates),
+        metrics: Arc::clone(&before.metrics),
+        upstream_tls: encryption.upstreams.clone(),
+        settings,
+    })
+}
+
+/// How long what went past the gates may still take effect: on routes that are off, and by methods that
+/// were said to be reads.
+fn unseen<'a>(routes: impl Iterator<Item = &'a Route>) -> Duration {
+    let unseen = routes.filter(|route| route.mode == Mode::Off || !route.reads.is_empty());
+    let settles = unseen.filter_map(|route| route.upstream.settle);
+    settles.max().unwrap_or_default()
+}
+
+fn budget(
+    route: &Route,
+    store: &dyn FenceStore,
+    before: Option<&Arc<Budget>>,
+) -> Option<Arc<Budget>> {
+    let max = route.max_new_resources?;
+    if let Some(same) = before.filter(|budget| budget.is_for(&route.name, max)) {
+        return Some(Arc::clone(same));
+    }
+    let created = store.created_by(&route.name);
+    Some(Arc::new(Budget::new(Arc::clone(&route.name), max, created)))
+}
+
+/// What a route asks of its requests, as the gates need it.
+fn policy(route: &Route, budget: Option<Arc<Budget>>, metrics: &Metrics) -> Policy {
+    Policy {
+        rules: Rules {
+            accept: route.accept,
+            missing: route.missing,
+            preempt: route.preempt,
+            max_waiting: route.max_waiting,
+            max_advance: route.max_advance,
+            first_max: route.first_max,
+            format: route.format,
+        },
+        observe: route.mode == Mode::Observe,
+        drain_timeout: route.drain_timeout,
+        settles: Settles {
+            whole: route.upstream.settle,
+            incomplete: route.upstream.settle_incomplete,
+        },
+        budget,
+        ancestors: Vec::new(),
+        handover: None,
+        metrics: metrics.route(&route.name),
+    }
+}

@@ -1,0 +1,145 @@
+//! The configuration that is in force, and the next one: read again when that is asked for or its file has
+//! changed, and taken up whole or not at all.
+
+use super::{Encryption, plan};
+use crate::config::{self, Note};
+use crate::journey::Shared;
+use crate::stamp::Stamp;
+use crate::store::{self, RocksStore};
+use crate::tls::server;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The configuration that is in force.
+pub(super) struct Live {
+    shared: watch::Sender<Arc<Shared>>,
+    encryption: Encryption,
+    store: Arc<RocksStore>,
+    file: Option<File>,
+}
+
+/// Where it comes from.
+struct File {
+    path: PathBuf,
+    /// What was last read from it.
+    text: String,
+    /// As it was last looked at, and as it was when it was last read.
+    seen: Stamp,
+    read: Stamp,
+}
+
+/// Why a configuration is not taken up. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("cannot read it: {0}")]
+    Unreadable(io::Error),
+    #[error("it has faults:{}", lines(.0))]
+    Faults(Vec<Note>),
+    #[error("{} cannot change while the gateway runs: restart it, or set it back", .0.join(", "))]
+    Fixed(Vec<&'static str>),
+    #[error(transparent)]
+    Tls(super::Error),
+    #[error("what it puts in force cannot be noted: {0}")]
+    Store(store::Error),
+}
+
+fn lines(notes: &[Note]) -> String {
+    notes.iter().map(|note| format!("\n  {note}")).collect()
+}
+
+impl Live {
+    pub(super) fn new(shared: Arc<Shared>, encryption: Encryption, store: Arc<RocksStore>) -> Self {
+        Self {
+            shared: watch::Sender::new(shared),
+            encryption,
+            store,
+            file: None,
+        }
+    }
+
+    /// Reads it again when the file changes.
+    pub(super) fn follow(&mut self, path: &Path, text: String) {
+        let now = Stamp::of(path);
+        self.file = Some(File {
+            path: path.into(),
+            text,
+            seen: now,
+            read: now,
+        });
+    }
+
+    /// What is in force. Not to be kept: as long as somebody has it, what came after it may have to wait.
+    pub(super) fn now(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared.borrow())
+    }
+
+    /// What is in force, and what will be.
+    pub(super) fn watch(&self) -> watch::Receiver<Arc<Shared>> {
+        self.shared.subscribe()
+    }
+
+    /// What clients are shown.
+    pub(super) fn clients_tls(&self) -> Option<Arc<server::Tls>> {
+        self.encryption.clients.clone()
+    }
+
+    /// Looks whether files have changed. To be called about once a second: a file that is still being
+    /// written is not read.
+    pub(super) fn look(&mut self) {
+        self.encryption.refresh(&self.now().settings);
+        let Some(file) = &mut self.file else { return };
+        let now = Stamp::of(&file.path);
+        let at_rest = std::mem::replace(&mut file.seen, now) == now;
+        if at_rest && now != file.read && self.now().settings.server.reload_on_change {
+            self.reload();
+        }
+    }
+
+    /// Reads the configuration again, and takes it up unless it has faults.
+    pub(super) fn reload(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        file.read = Stamp::of(&file.path);
+        let path = file.path.display().to_string();
+        let read = std::fs::read_to_string(&file.path).map_err(Refused::Unreadable);
+        if read.as_ref().is_ok_and(|text| *text == file.text) {
+            tracing::info!(path, "the configuration is what it was");
+            return;
+        }
+        let metrics = Arc::clone(&self.now().metrics);
+        match read.and_then(|text| self.take_up(text)) {
+            Ok(warnings) => {
+                metrics.reloads[0].inc();
+                for warning in warnings {
+                    tracing::warn!("{path}:{warning}");
+                }
+                tracing::info!(path, "the configuration has changed: new requests go by it");
+            }
+            Err(refused) => {
+                metrics.reloads[1].inc();
+                tracing::error!(path, "the configuration stays as it was: {refused}");
+            }
+        }
+    }
+
+    fn take_up(&mut self, text: String) -> Result<Vec<Note>, Refused> {
+        let loaded = config::load(&text).map_err(Refused::Faults)?;
+        let before = self.now();
+        let fixed = before.settings.fixed(&loaded.settings);
+        if !fixed.is_empty() {
+            return Err(Refused::Fixed(fixed));
+        }
+        let encryption = self.encryption.after(&before.settings, &loaded.settings);
+        let encryption = encryption.map_err(Refused::Tls)?;
+        let now = plan::in_force(&loaded.settings);
+        self.store.enforce(now).map_err(Refused::Store)?;
+        let next = plan::next(&before, loaded.settings, &*self.store, &encryption);
+        self.encryption = encryption;
+        self.shared.send_replace(next);
+        if let Some(file) = &mut self.file {
+            file.text = text;
+        }
+        Ok(loaded.warnings)
+    }
+}
