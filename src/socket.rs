@@ -197,7 +197,18 @@ impl Socket {
             .map_or(Duration::ZERO, |since| clock::now().since(since))
     }
 
-    /// Whether all that was to be sent was taken: by the kernel, or, while the other side takes nothing, not.
+    /// Bounds what the kernel takes beyond what is on its way (`TCP_NOTSENT_LOWAT`).
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn keep_unsent_below(&self, bytes: u32) -> io::Result<()> {
+        match &*self.0.io.borrow() {
+            Some(io) => SockRef::from(io.tcp()).set_tcp_notsent_lowat(bytes),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Whether the kernel has taken all that was to be sent.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.0.stalled_since.get().is_none()
@@ -242,6 +253,10 @@ impl Socket {
         }
     }
 
+    fn is_encrypted(&self) -> bool {
+        matches!(&*self.0.io.borrow(), Some(Wire::Tls(_)))
+    }
+
     fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
             Poll::Ready(Ok(n)) => {
@@ -251,6 +266,8 @@ impl Socket {
             Poll::Pending if self.0.stalled_since.get().is_none() => {
                 self.0.stalled_since.set(Some(clock::now()));
             }
+            // TLS may have sent some of it before that.
+            Poll::Ready(Err(_)) if self.is_encrypted() => self.0.sent.set(self.0.sent.get() + 1),
             Poll::Pending | Poll::Ready(Err(_)) => {}
         }
         written

@@ -4,6 +4,8 @@
 //! refused it unseen, and when its reset had left.
 
 mod connection;
+mod pump;
+mod resets;
 mod stream;
 
 pub(super) use stream::Stream;
@@ -55,7 +57,7 @@ impl Connections {
             if let Some(stream) = self.room() {
                 return Ok(stream);
             }
-            if !self.connecting.get() && self.open.borrow().len() < self.most {
+            if !self.connecting.get() && self.may_open() {
                 self.connect().await?;
                 continue;
             }
@@ -74,6 +76,10 @@ impl Connections {
                 let most = self.dialer.upstream.max_streams;
                 open.iter().find(|c| c.has_room(most)).cloned()
             }?;
+            if found.was_told_to_go() {
+                self.leave(&found);
+                continue;
+            }
             let idle = now.since(found.used_at.get());
             if found.streams.get() == 0 && idle >= SURE && found.wire.has_left() {
                 self.leave(&found);
@@ -81,6 +87,11 @@ impl Connections {
             }
             return Some(Stream::new(found, self));
         }
+    }
+
+    /// Those that end with what they carry come on top, at most as many.
+    fn may_open(&self) -> bool {
+        self.open.borrow().len() < self.most && self.leaving.borrow().len() < self.most
     }
 
     /// One at a time: those who wait share what comes of it.
@@ -113,7 +124,7 @@ impl Connections {
         for connection in self.open.borrow().iter() {
             let idle = connection.streams.get() == 0
                 && now.since(connection.used_at.get()) >= upstream.idle_timeout;
-            if connection.ended.get() || idle {
+            if connection.ended.get() || idle || connection.is_silent(now) {
                 old.push(Rc::clone(connection));
             }
         }
@@ -144,6 +155,7 @@ impl Drop for Connections {
     fn drop(&mut self) {
         for connection in self.open.get_mut() {
             connection.sender.take();
+            connection.be_polite();
             if connection.wire.is_flushed() {
                 connection.wake();
             } else {

@@ -15,7 +15,6 @@ mod http1;
 mod http2;
 mod link;
 mod pool;
-mod pump;
 mod relay;
 mod upload;
 mod watch;

@@ -4,8 +4,9 @@
 //! and the owner of the exchange, who sees why, closes the connection.
 
 use crate::clock::Time;
+use crate::route::marks::is_hop_by_hop;
 use bytes::Bytes;
-use http::{HeaderName, header};
+use http::{HeaderMap, HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell};
@@ -204,6 +205,18 @@ impl Upload {
     }
 }
 
+/// What speaks of a connection says nothing in a trailer (RFC 9110 section 6.5.1).
+fn drop_hop_by_hop(trailers: &mut HeaderMap) {
+    let names: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|n| is_hop_by_hop(n))
+        .cloned()
+        .collect();
+    for name in names {
+        trailers.remove(name);
+    }
+}
+
 impl Body for Upload {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -244,9 +257,8 @@ impl Body for Upload {
                 for name in self.token_headers.iter().flat_map(|names| names.iter()) {
                     trailers.remove(name);
                 }
-                for name in [header::TRAILER, header::CONNECTION] {
-                    trailers.remove(name);
-                }
+                trailers.remove(header::TRAILER);
+                drop_hop_by_hop(&mut trailers);
                 self.progress.finish(); // the HTTP library ends the message here, and asks no more
                 Frame::trailers(trailers)
             }

@@ -340,6 +340,171 @@ fn a_connection_that_takes_nothing_is_closed_rather_than_waited_for() {
     feeder.join().unwrap();
 }
 
+#[test]
+fn a_write_that_was_given_up_does_not_arrive_later() {
+    let (listener, port) = listen();
+    let w = raw_world(port, |c| {
+        c.upstream("response_timeout", "\"300ms\"")
+            .upstream("settle", "\"0s\"")
+    });
+    let big = vec![b'x'; 40_000];
+    let lower = w.put(5).body(&big).start();
+    // It takes nothing for now: the write lies in the buffers of the system.
+    let first = Peer::accept(&listener);
+    lower.result().refused(504, "outcome-unknown");
+    let higher = w.put(6).start();
+    let mut next = Peer::accept(&listener);
+    let stream = next.request();
+    next.answer(stream);
+    higher.result().answered(200);
+    // Now it reads. What was given up was taken back with the connection.
+    assert!(first.rest().is_err(), "the connection ended in order");
+}
+
+#[test]
+fn a_write_that_waits_in_the_library_does_not_go_out_after_it_was_given_up() {
+    let (listener, port) = listen();
+    let w = raw_world(port, |c| {
+        c.upstream("response_timeout", "\"300ms\"")
+            .upstream("settle", "\"0s\"")
+    });
+    // One stream at a time, and one byte of a body.
+    let settings = [&[0, 4, 0, 0, 0, 1][..], &[0, 3, 0, 0, 0, 1]].concat();
+    let opens = w.ask("DELETE", "/files/a").token(5).body(b"").start();
+    let mut peer = Peer::greet(&listener, &settings);
+    let stream = peer.request();
+    peer.answer(stream);
+    opens.result().answered(200);
+    // The upstream answers before it has taken the body: its end still waits for room.
+    let held = w.put(5).tag("held").start();
+    let first = peer.head();
+    peer.answer(first);
+    held.result().answered(200);
+    let lower = w.ask("DELETE", "/files/a").token(5).body(b"").start();
+    pause(600);
+    let mut seen = Vec::new();
+    if !lower.is_done() {
+        seen.push(peer.head());
+    }
+    // Whatever became of the lower one, nothing of it comes after the higher one was answered.
+    let higher = w.put(6).start();
+    let answered = thread::spawn(move || {
+        let mut next = Peer::accept(&listener);
+        let stream = next.request();
+        next.answer(stream);
+        next
+    });
+    higher.result().answered(200);
+    peer.window(first, 100);
+    let kinds = peer.rest().unwrap_or_default();
+    assert!(!kinds.contains(&1), "a request came late: {kinds:?}");
+    drop(answered);
+    drop(lower);
+}
+
+#[test]
+fn a_body_that_has_all_its_bytes_ends_upstream() {
+    let (w, up) = world(|c| c);
+    let h2 = H2::connect(w.gw.port);
+    let headers = [
+        ("fencing-token", "5"),
+        ("content-length", "4"),
+        ("x-tag", "t5"),
+    ];
+    let mut lower = h2.start("PUT", "/files/a", &headers);
+    lower.feed(b"data"); // and does not end its stream
+    lower.answer().answered(200);
+    assert!(up.saw("t5 is whole"));
+    w.put(6).send().answered(200);
+}
+
+#[test]
+fn trailers_that_speak_of_the_connection_do_not_keep_a_body_from_its_end() {
+    let (w, up) = world(|c| c);
+    let mut client = w.put(5).header("Transfer-Encoding", "chunked").open();
+    client.send(b"4\r\ndata\r\n0\r\nKeep-Alive: 1\r\nX-Sum: 7\r\n\r\n");
+    client.response("PUT").answered(200);
+    let log = up.log();
+    assert_eq!(log.requests[0].trailers.len(), 1);
+    assert_eq!(log.requests[0].trailers["x-sum"], "7");
+}
+
+#[test]
+fn clients_that_leave_in_crowds_end_nobody_elses_exchange() {
+    let (w, up) = world(|c| c.upstream("max_streams", "200"));
+    let held = put(&w, 5, "hold").tag("held").start();
+    up.wait("held is whole");
+    for _ in 0..4 {
+        let h2 = H2::connect(w.gw.port);
+        let headers = [("x-do", "large"), ("x-tag", "large")];
+        let many: Vec<_> = (0..100)
+            .map(|_| h2.start("GET", "/files/a", &headers))
+            .collect();
+        up.wait("large is answered");
+        pause(50);
+        drop(
+            many.into_iter()
+                .map(crate::support::h2::Stream::reset)
+                .collect::<Vec<_>>(),
+        );
+    }
+    up.release("held");
+    held.result().answered(200);
+    assert_eq!(up.log().connections, 1);
+}
+
+#[test]
+fn connections_that_were_told_to_go_are_passed_over() {
+    let (w, up) = world(|c| c.upstream("max_streams", "2"));
+    let held: Vec<_> = ["a", "b", "c"]
+        .map(|tag| {
+            let call = put(&w, 5, "hold").tag(tag).start();
+            up.wait(&format!("{tag} is whole"));
+            call
+        })
+        .into();
+    assert_eq!(up.log().connections, 2);
+    up.say_goodbye();
+    pause(300);
+    up.release("a");
+    pause(100);
+    w.put(5).tag("new").send().answered(200);
+    assert_eq!(up.log().requests.last().unwrap().connection, 3);
+    for tag in ["b", "c"] {
+        up.release(tag);
+    }
+    for call in held {
+        call.result().answered(200);
+    }
+}
+
+#[test]
+fn a_cut_leaves_others_alone_on_a_connection_that_is_slow() {
+    let (w, up) = world(|c| {
+        c.upstream("settle_incomplete", "\"0s\"")
+            .server("workers", "1")
+    });
+    let slow: Vec<_> = ["a", "b", "c"]
+        .map(|tag| {
+            let ask = w
+                .put_to(&format!("/files/{tag}"), 5)
+                .header("x-do", "slow")
+                .tag(tag);
+            ask.body(&vec![b'x'; 1_500_000]).start()
+        })
+        .into();
+    let victim = w.put_to("/files/v", 5).header("x-do", "slow").tag("victim");
+    let mut victim = victim.half();
+    up.wait("victim begins");
+    pause(300);
+    w.put_to("/files/v", 6).tag("next").send().answered(200);
+    victim.response("PUT").refused(412, "superseded");
+    for call in slow {
+        call.result().answered(200);
+    }
+    assert_eq!(up.log().connections, 1);
+}
+
 fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -360,6 +525,16 @@ struct Peer(TcpStream);
 impl Peer {
     /// Accepts a connection, and gives it the largest windows that there are.
     fn accept(listener: &TcpListener) -> Self {
+        let mut peer = Self::greet(
+            listener,
+            &[&[0, 4][..], &0x7fff_ffff_u32.to_be_bytes()].concat(),
+        );
+        peer.frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        peer
+    }
+
+    /// Accepts a connection, and says how it is to be used.
+    fn greet(listener: &TcpListener, settings: &[u8]) -> Self {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
         stream
@@ -368,35 +543,66 @@ impl Peer {
         let mut peer = Self(stream);
         let mut preface = [0; 24];
         peer.0.read_exact(&mut preface).unwrap();
-        let settings = [&[0, 4][..], &0x7fff_ffff_u32.to_be_bytes()].concat();
-        peer.frame(4, 0, 0, &settings);
-        peer.frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        peer.frame(4, 0, 0, settings);
         peer
     }
 
     fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.try_frame(kind, flags, stream, payload).unwrap();
+    }
+
+    fn try_frame(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        stream: u32,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
         let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
         let head = [0, length[0], length[1], kind, flags];
         let bytes = [&head[..], &stream.to_be_bytes(), payload].concat();
-        self.0.write_all(&bytes).unwrap();
+        self.0.write_all(&bytes)
     }
 
     /// Reads frames up to the end of a request, and gives its stream.
     fn request(&mut self) -> u32 {
         loop {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head).unwrap();
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let mut payload = vec![0; length as usize];
-            self.0.read_exact(&mut payload).unwrap();
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let ends = head[4] & 1 == 1;
-            match head[3] {
-                4 if !ends => self.frame(4, 1, 0, &[]), // takes the settings
-                0 | 1 if ends => return stream,
+            let (kind, flags, stream, payload) = self.next().unwrap();
+            match kind {
+                4 if flags == 0 => self.frame(4, 1, 0, &[]), // takes the settings
+                6 if flags == 0 => self.frame(6, 1, 0, &payload), // answers the PING
+                0 | 1 if flags & 1 == 1 => return stream,
                 _ => {}
             }
         }
+    }
+
+    /// Reads frames up to the head of a request, and gives its stream.
+    fn head(&mut self) -> u32 {
+        loop {
+            let (kind, flags, stream, payload) = self.next().unwrap();
+            match kind {
+                4 if flags == 0 => self.frame(4, 1, 0, &[]),
+                6 if flags == 0 => self.frame(6, 1, 0, &payload),
+                1 => return stream,
+                _ => {}
+            }
+        }
+    }
+
+    fn next(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload)?;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Ok((head[3], head[4], stream, payload))
+    }
+
+    /// Room for a body.
+    fn window(&mut self, stream: u32, bytes: u32) {
+        let _ = self.try_frame(8, 0, stream, &bytes.to_be_bytes()); // it may be closed by now
     }
 
     /// 200 without a body.

@@ -3,7 +3,7 @@
 //!
 //! Without `x-do` the body is read and answered with 200. `hold`: the same, once a test releases its tag.
 //! `refuse`, `refuse-once`: reset unseen. `reset`: reset once it was read. `silent`: read, never answered.
-//! `deaf`: takes nothing of the body. `early`: answered with 413 at once, the body unread. `grpc-0`,
+//! `deaf`: takes nothing of the body. `slow`: takes it slowly. `large`: answered at once with 256 KiB. `early`: answered with 413 at once, the body unread. `grpc-0`,
 //! `grpc-14`: a call with that status; `grpc-only-5`: its status is in the head. `echo`: each part comes
 //! back at once. `drop`: the connection is dropped once the body was read.
 
@@ -206,6 +206,7 @@ async fn exchange(
             exchange.reset().await;
         }
         "deaf" => exchange.reset().await,
+        "large" => exchange.answer(200, &[b'x'; 256 << 10]),
         _ => return exchange.serve(&mut body).await,
     }
     None
@@ -240,6 +241,9 @@ impl Exchange<'_> {
         loop {
             match body.data().await {
                 Some(Ok(data)) => {
+                    if self.act == "slow" {
+                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    }
                     let _ = body.flow_control().release_capacity(data.len());
                     self.shared.log.lock().requests[self.place]
                         .body

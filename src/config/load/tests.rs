@@ -59,7 +59,11 @@ fn the_sample_loads_and_every_key_in_it() {
     let keys: Vec<&str> = body.lines().filter(|line| is_key(line)).collect();
     assert!(keys.len() >= 10, "{keys:?}");
     for key in keys {
-        loaded(&body.replace(key, &key[2..]));
+        let mut with = body.replace(key, &key[2..]);
+        if key.starts_with("# tls = { ca") {
+            with = with.replace("http://", "https://"); // what it is for
+        }
+        loaded(&with);
     }
     let with_last = loaded(&format!("{body}[[routes]]\n{}", last.replace("# ", "")));
     assert_eq!(with_last.settings.routes.len(), 2);
@@ -130,7 +134,7 @@ fn an_unknown_key_is_named_with_its_line() {
 #[test]
 fn all_faults_are_reported_together() {
     let text = "[server]\nlisten = [\"nowhere\"]\nheader_timeout = \"0s\"\nmax_header_bytes = \"1KiB\"\n[store]\nengine = \"sqlite\"\n\
-        [upstreams.a]\nurl = \"https://x\"\nmax_connections = 0\nsettle = 5\n\
+        [upstreams.a]\nurl = \"ftp://x\"\nmax_connections = 0\nsettle = 5\n\
         [[routes]]\nname = \"r\"\npath = \"files\"\nupstream = \"b\"\nmode = \"on\"\nmax_waiting = \"many\"\ncache = 1\n\
         [[routes]]\nname = \"r\"\n";
     let found = faults(text);
@@ -235,6 +239,8 @@ fn an_upstream_is_a_host_and_a_port() {
         ("http://a:9000/", "a:9000"),
         ("http://[::1]", "[::1]:80"),
         ("http://[::1]:1", "[::1]:1"),
+        ("https://a", "a:443"),
+        ("https://[::1]", "[::1]:443"),
     ] {
         assert_eq!(
             loaded(&with(url)).settings.upstreams[0].authority,
@@ -242,7 +248,7 @@ fn an_upstream_is_a_host_and_a_port() {
         );
     }
     for url in [
-        "https://a",
+        "ftp://a",
         "a:80",
         "http://a/x",
         "http://a?x",
@@ -256,6 +262,22 @@ fn an_upstream_is_a_host_and_a_port() {
     ] {
         assert!(load(&with(url)).is_err(), "{url}");
     }
+}
+
+#[test]
+fn an_encrypted_upstream_has_a_name_that_a_certificate_can_have() {
+    for host in ["minio.1", "a-", "10.1"] {
+        let url = format!("https://{host}:9000");
+        let text = format!("{}{ROUTE}", HEAD.replace("http://127.0.0.1:9000", &url));
+        let said = lines(&faults(&text));
+        assert!(said.contains("upstreams.files.url: "), "{said}");
+        let named = format!("{url}\"\ntls = {{ server_name = \"files.internal\" }}\n#\"");
+        let text = format!("{}{ROUTE}", HEAD.replace("http://127.0.0.1:9000", &named));
+        assert!(loaded(&text).settings.upstreams[0].tls.is_some(), "{host}");
+    }
+    let clear = "http://a\"\ntls = { ca = \"ca.pem\" }\n#\"";
+    let text = format!("{}{ROUTE}", HEAD.replace("http://127.0.0.1:9000", clear));
+    assert!(lines(&faults(&text)).contains("upstreams.files.tls: "));
 }
 
 #[test]

@@ -20,15 +20,16 @@ pub fn server(mut table: Table<'_, '_>) -> Option<ServerTls> {
     })
 }
 
-/// An upstream's, with what is not said of it: the name in its certificate is its host's.
+/// An upstream's, with what is not said of it: the name in its certificate is its host's. `None` where the
+/// host is none that a certificate could name, and no other is given; or there are faults, which are kept.
 pub fn upstream(value: Option<&Value<'_, '_>>, host: &str) -> Option<UpstreamTls> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let own_name = || ServerName::try_from(host.to_owned()).ok();
+    let own_name = ServerName::try_from(host.to_owned()).ok();
     let Some(value) = value else {
-        return Some(UpstreamTls {
+        return own_name.map(|server_name| UpstreamTls {
             ca: None,
             identity: None,
-            server_name: own_name()?,
+            server_name,
         });
     };
     let mut table = value.table()?;
@@ -53,7 +54,7 @@ pub fn upstream(value: Option<&Value<'_, '_>>, host: &str) -> Option<UpstreamTls
     Some(UpstreamTls {
         ca,
         identity: cert.zip(key).map(|(cert, key)| Identity { cert, key }),
-        server_name: given.or_else(own_name)?,
+        server_name: given.or(own_name)?,
     })
 }
 

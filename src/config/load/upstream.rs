@@ -49,6 +49,10 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
     }
     let host = authority.as_ref().map_or("", Authority::host);
     let tls = encrypted.then(|| super::tls::upstream(tls.as_ref(), host));
+    if let (Some(None), Some(url)) = (&tls, table.get("url")) {
+        let what = "has a host that no certificate can name: write tls = { server_name = \"…\" }";
+        url.fault(what);
+    }
     let hosts = [("keep", false), ("upstream", true)];
     let settle = table.read("settle", Value::span);
     let upstream = Upstream {

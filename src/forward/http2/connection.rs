@@ -1,10 +1,12 @@
 //! One HTTP/2 connection: who drives it, what has left on it, and its end.
 
 use super::Connections;
+use super::resets::Resets;
 use crate::clock::{self, Time};
 use crate::forward::failure::Failure;
 use crate::socket::Socket;
 use bytes::Bytes;
+use h2::PingPong;
 use h2::client::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
@@ -13,7 +15,6 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How much of a response may lie here for a client that takes nothing.
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -24,9 +25,16 @@ const MAX_WINDOW: u32 = (1 << 31) - 1;
 /// How much of a request may wait in the library for the upstream to take it, beside the part at hand.
 const SEND_BUFFER: usize = 64 << 10;
 
-/// How long a reset may take to leave. After that the connection is closed under all that it carries: a
-/// raise does not wait for an upstream that takes nothing.
-const RESET_PATIENCE: Duration = Duration::from_secs(1);
+/// How much may lie in the kernel beyond what is on its way: a reset does not wait behind megabytes.
+const NOT_SENT: u32 = 128 << 10;
+
+/// How long a connection on which nothing moves may keep a reset from arriving, and how long one on which
+/// something does. After that it is closed under all that it carries: a raise does not wait for an upstream
+/// that takes nothing.
+const RESET_PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// How many resets h2 is to remember, so that what comes late for them is dropped and counts for nothing.
+const REMEMBERED: usize = 1024;
 
 /// A connection.
 pub(super) struct Connection {
@@ -38,9 +46,9 @@ pub(super) struct Connection {
     pub(super) used_at: Cell<Time>,
     pub(super) left_at: Cell<Option<Time>>,
     pub(super) ended: Cell<bool>,
-    /// How often all that there was to send has left.
-    flushes: Cell<u64>,
-    flushed: Notify,
+    pub(super) resets: Resets,
+    /// Since when a PING is not answered.
+    asked_at: Cell<Option<Time>>,
     driver: RefCell<Option<Waker>>,
 }
 
@@ -52,6 +60,8 @@ impl Connection {
         streams: usize,
         pool: &Rc<Connections>,
     ) -> Result<Rc<Self>, Failure> {
+        // Without it a reset only takes longer.
+        let _ = wire.keep_unsent_below(NOT_SENT);
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
         let handshake = Builder::new()
             .enable_push(false)
@@ -59,8 +69,10 @@ impl Connection {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(streams.saturating_mul(STREAM_WINDOW).min(MAX_WINDOW))
             .max_send_buffer_size(SEND_BUFFER)
+            .max_concurrent_reset_streams(REMEMBERED)
+            .max_local_error_reset_streams(None)
             .handshake(TokioIo::new(wire.clone()));
-        let (sender, io) = handshake.await.map_err(|_| Failure::Broken)?;
+        let (sender, mut io) = handshake.await.map_err(|_| Failure::Broken)?;
         let connection = Rc::new(Self {
             sender: RefCell::new(Some(sender)),
             wire,
@@ -68,11 +80,12 @@ impl Connection {
             used_at: Cell::new(clock::now()),
             left_at: Cell::new(None),
             ended: Cell::new(false),
-            flushes: Cell::new(0),
-            flushed: Notify::new(),
+            resets: Resets::default(),
+            asked_at: Cell::new(None),
             driver: RefCell::new(None),
         });
         let driver = Driver {
+            ping: io.ping_pong(),
             io,
             connection: Rc::clone(&connection),
             pool: Rc::downgrade(pool),
@@ -103,23 +116,46 @@ impl Connection {
         let closed = self.wire.close();
         self.ended.set(true);
         self.sender.take();
-        self.flushed.notify_waiters();
+        self.resets.end();
         self.wake();
         closed
     }
 
-    /// Waits until what was handed over so far has left, or the connection has ended, and says when. Closes
-    /// it where it takes too long.
-    pub(super) async fn flush(&self) -> Time {
-        let before = self.flushes.get();
-        let left = async {
-            while self.flushes.get() == before && !self.ended.get() {
-                self.wake();
-                self.flushed.notified().await;
+    /// Whether the upstream takes no new stream on it (GOAWAY), or it has ended.
+    pub(super) fn was_told_to_go(&self) -> bool {
+        let mut sender = self.sender.borrow_mut();
+        let mut cx = Context::from_waker(Waker::noop());
+        sender
+            .as_mut()
+            .is_none_or(|sender| matches!(sender.poll_ready(&mut cx), Poll::Ready(Err(_))))
+    }
+
+    /// Whether a PING was not answered for long: the other side may be gone.
+    pub(super) fn is_silent(&self, now: Time) -> bool {
+        let asked_at = self.asked_at.get();
+        asked_at.is_some_and(|at| now.since(at) >= RESET_PATIENCE.1)
+    }
+
+    /// How it ends if it ends now: in order, so that what was sent arrives, or with a reset, so that nothing
+    /// of what was taken back arrives later.
+    pub(super) fn be_polite(&self) {
+        let idle = self.streams.get() == 0;
+        self.wire.be_polite(idle && self.resets.all_arrived());
+    }
+
+    /// Waits until the other side has taken a reset, or the connection has ended, and says when. Closes it
+    /// where that takes too long.
+    pub(super) async fn arrival(&self, reset: u64) -> Time {
+        let end = clock::now().after(RESET_PATIENCE.1);
+        while !self.resets.has_arrived(reset) && !self.ended.get() {
+            let before = self.wire.sent();
+            self.wake();
+            let news = tokio::time::timeout(RESET_PATIENCE.0, self.resets.changed()).await;
+            if end.has_passed() || news.is_err() && self.wire.sent() == before {
+                return self.close();
             }
-        };
-        let left = tokio::time::timeout(RESET_PATIENCE, left).await;
-        if left.is_err() || self.ended.get() {
+        }
+        if self.ended.get() {
             self.close()
         } else {
             clock::now()
@@ -130,10 +166,33 @@ impl Connection {
 /// The task of a connection.
 struct Driver {
     io: h2::client::Connection<TokioIo<Socket>, Bytes>,
+    ping: Option<PingPong>,
     connection: Rc<Connection>,
     pool: Weak<Connections>,
     /// How many streams the upstream took when it was last looked at.
     most: usize,
+}
+
+impl Driver {
+    /// Moves what there is to move. Ready when the connection has ended.
+    fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            // What went wrong is told by whoever has a stream on it.
+            if Pin::new(&mut self.io).poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let resets = &self.connection.resets;
+            if self.connection.wire.is_flushed() {
+                resets.have_left();
+            }
+            let Some(ping) = &mut self.ping else {
+                return Poll::Pending;
+            };
+            if resets.poll_ping(ping, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
 }
 
 impl Future for Driver {
@@ -142,8 +201,7 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let connection = Rc::clone(&self.connection);
         *connection.driver.borrow_mut() = Some(cx.waker().clone());
-        // What went wrong is told by whoever has a stream on it.
-        let over = Pin::new(&mut self.io).poll(cx).is_ready();
+        let over = self.poll_io(cx).is_ready();
         let pool = self.pool.upgrade();
         if over {
             connection.close();
@@ -152,10 +210,10 @@ impl Future for Driver {
             }
             return Poll::Ready(());
         }
-        if connection.wire.is_flushed() {
-            connection.flushes.set(connection.flushes.get() + 1);
-            connection.flushed.notify_waiters();
-        }
+        let waits = !connection.resets.all_arrived();
+        let since = connection.asked_at.get().unwrap_or_else(clock::now);
+        connection.asked_at.set(waits.then_some(since));
+        connection.be_polite();
         let most = self.io.max_concurrent_send_streams();
         if std::mem::replace(&mut self.most, most) < most
             && let Some(pool) = pool

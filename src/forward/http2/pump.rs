@@ -1,6 +1,7 @@
 //! Moves a request's body into its HTTP/2 stream, as fast as the upstream takes it.
 
-use super::upload::Upload;
+use super::connection::Connection;
+use crate::forward::upload::Upload;
 use bytes::Bytes;
 use h2::SendStream;
 use http_body::Body;
@@ -15,14 +16,23 @@ use std::task::{Context, Poll, ready};
 pub(super) struct Pump {
     body: Upload,
     stream: Rc<RefCell<SendStream<Bytes>>>,
+    connection: Rc<Connection>,
 }
 
 /// It moves no more.
 struct Over;
 
 impl Pump {
-    pub(super) const fn new(body: Upload, stream: Rc<RefCell<SendStream<Bytes>>>) -> Self {
-        Self { body, stream }
+    pub(super) const fn new(
+        body: Upload,
+        stream: Rc<RefCell<SendStream<Bytes>>>,
+        connection: Rc<Connection>,
+    ) -> Self {
+        Self {
+            body,
+            stream,
+            connection,
+        }
     }
 
     /// Waits for room for at least one byte, so that no more than one part lies in the HTTP library.
@@ -44,6 +54,7 @@ impl Pump {
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        ready!(self.connection.resets.poll_left(cx));
         ready!(self.poll_room(cx))?;
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         let mut stream = self.stream.borrow_mut();
@@ -56,12 +67,14 @@ impl Pump {
         };
         let (handed, over) = match frame.into_data() {
             Ok(data) => {
-                let last = self.body.is_end_stream();
+                let last = self.body.is_end_stream() || self.body.is_over();
                 (stream.send_data(data, last), last)
             }
             Err(frame) => {
                 let trailers = frame.into_trailers().unwrap_or_default();
-                (stream.send_trailers(trailers), true)
+                let sent = stream.send_trailers(trailers);
+                // They may be none for HTTP/2; the body ends all the same.
+                (sent.or_else(|_| stream.send_data(Bytes::new(), true)), true)
             }
         };
         Poll::Ready(if handed.is_err() || over {
