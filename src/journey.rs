@@ -4,6 +4,8 @@
 
 mod claims;
 mod client;
+mod consent;
+mod permit;
 mod reply;
 mod tally;
 mod worker;
@@ -12,14 +14,13 @@ pub use client::Client;
 pub use reply::Reply;
 pub use worker::Worker;
 
-use crate::admit::{Denied, Exempt, Gates, Outcome, Pass, Policy, Reach, Want};
-use crate::config::{Missing, Mode, Route, Settings, SettledAt, TokenPlace};
-use crate::fence::{Kind, ResourceKey, Token};
+use crate::admit::{Gates, Policy};
+use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
 use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
-use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree};
+use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
 use claims::Claims;
 use http::header::HOST;
@@ -27,7 +28,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use smallvec::SmallVec;
+use permit::Permit;
 use std::rc::Rc;
 use std::sync::Arc;
 use tally::Tally;
@@ -122,12 +123,13 @@ impl Journey {
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.metrics = &self.policy(found.route).metrics;
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
-        self.prepare(&found, head, &client.peer)?; // 3 the head that goes upstream
+        let claims = self.consent(&found, claims, client, head).await?; // 3 who is asked agrees
+        self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
-        let permit = self.admit(&found, &claims, client, tally).await?; // 4 sealed, durable, drained
-        let mut response = self.send(&found, permit, request, &claims, tally).await?; // 5 the only way out
+        let permit = self.admit(&found, &claims, client, tally).await?; // 5 sealed, durable, drained
+        let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);
         if let Some(status) = tally.status(&found) {
@@ -151,95 +153,6 @@ impl Journey {
             tally.metrics = &self.policy(route).metrics;
         }
         why.into()
-    }
-
-    /// Brings the request through its gates, where it has any.
-    async fn admit(
-        &self,
-        found: &Match<'_>,
-        claims: &Claims<'_>,
-        client: &Client,
-        tally: &mut Tally<'_>,
-    ) -> Result<Permit, Refusal> {
-        if let Some(exempt) = Exempt::of(found, claims.own) {
-            tally.decision = Decision::Passed;
-            return Ok(Permit::Exempt(exempt));
-        }
-        let observing = found.route.mode == Mode::Observe;
-        let mut bad = claims.bad.clone();
-        let (mut wants, mut reaches) = (SmallVec::<[Want<'_>; 1]>::new(), Vec::new());
-        for key in found.keys.iter().flat_map(Keys::iter) {
-            let route = found.route_of(key.end);
-            let token = claims.of(key.end);
-            let claimed = match judge(route, key, token) {
-                Ok(false) => Ok(None),
-                // Rare and large: kept out of this future.
-                Ok(true) => Box::pin(self.claim_below(&key.resource)).await.map(Some),
-                Err(why) => Err(why),
-            };
-            match claimed {
-                Ok(reach) => reaches.extend(reach),
-                Err(why) if observing => bad = bad.or(Some(why)),
-                Err(why) => return Err(claims.refusal(why)),
-            }
-            wants.push(Want {
-                key: &key.resource,
-                token: token.unwrap_or(Token::NONE),
-                policy: self.policy(route),
-            });
-        }
-        if reaches
-            .iter()
-            .any(|reach| wants.iter().any(|want| reach.covers(want.key)))
-        {
-            let why = "one end of the request lies below the other";
-            return Err(claims.refusal(Why::Forbidden(why.into())));
-        }
-        let kind = if found.class == Class::Read {
-            Kind::Read
-        } else {
-            Kind::Write
-        };
-        let policy = self.policy(found.route);
-        let admitted = self.shared.gates.admit(&wants, kind, policy, reaches).await;
-        let pass = admitted.map_err(|denied| self.denied(claims, denied))?;
-        if pass.waited() && client.socket.has_left() {
-            pass.finish(Outcome::Unsent);
-            return Err(Why::Body { sent: false }.into()); // nobody reads it
-        }
-        tally.observed = observing;
-        tally.decision = match bad.or(pass.observed().map(Why::from)) {
-            Some(why) => why.decision(),
-            None if kind == Kind::Read => Decision::Passed,
-            None if pass.raised() => Decision::Raised,
-            None => Decision::Admitted,
-        };
-        Ok(match pass.into_exempt() {
-            Ok(exempt) => Permit::Exempt(exempt),
-            Err(pass) => Permit::Write(pass),
-        })
-    }
-
-    /// The claim on what lies below a resource, for a request that reaches there: nothing of it may be
-    /// fenced.
-    async fn claim_below(&self, resource: &ResourceKey) -> Result<Reach, Why> {
-        const BELOW: &str = "the request reaches below its own resource, where others are fenced";
-        let prefix = [resource.as_bytes(), b"/"].concat();
-        let reach = self.shared.gates.reach(prefix).await;
-        let reach = reach.map_err(|denied| Why::from(&denied))?;
-        reach.ok_or_else(|| Why::Forbidden(BELOW.into()))
-    }
-
-    fn denied(&self, claims: &Claims<'_>, denied: Denied) -> Refusal {
-        if let Some(age) = denied.age {
-            self.policy(claims.route)
-                .metrics
-                .zombie_age
-                .observe(age.as_secs_f64());
-        }
-        let mut refusal = claims.refusal(Why::from(&denied));
-        refusal.fence = claims.disclosed(denied.fence);
-        refusal
     }
 
     fn prepare(&self, found: &Match<'_>, head: &mut Parts, peer: &Peer) -> Result<(), Refusal> {
@@ -322,27 +235,6 @@ fn name_host(head: &mut Parts, own: Option<&HeaderValue>) {
     if let Some(host) = named.or_else(|| own.cloned()) {
         head.headers.insert(HOST, host);
     }
-}
-
-/// What is said without a gate: a token must be there, and what lies below is not to be changed unseen.
-/// Whether the request needs the claim on that.
-fn judge(route: &Route, key: &Key, token: Option<Token>) -> Result<bool, Why> {
-    const FOLDER: &str =
-        "the request changes a whole folder, whose resources have fences of their own";
-    if token.is_none() && route.missing == Missing::Reject {
-        return Err(Why::Missing);
-    }
-    match key.tree {
-        Tree::No => Ok(false),
-        Tree::Ask => Ok(true),
-        Tree::Refuse => Err(Why::Forbidden(FOLDER.into())),
-    }
-}
-
-/// What entitles a request to be forwarded.
-enum Permit {
-    Exempt(Exempt),
-    Write(Pass),
 }
 
 fn token_headers(route: &Route) -> Rc<[HeaderName]> {

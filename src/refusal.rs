@@ -35,6 +35,12 @@ pub enum Why {
     TooManyResources,
     /// The route does not allow it.
     Forbidden(String),
+    /// The client is none of those who may write.
+    Stranger,
+    /// Whoever is asked says no to the raise.
+    Unverified,
+    /// Whoever is asked does not answer.
+    NotAsked,
     /// No route matches.
     Unrouted,
     /// Older writes were not settled in time.
@@ -271,6 +277,36 @@ impl Why {
                 &sentence(why),
                 None,
             ),
+            Self::Stranger => answer(
+                S::FORBIDDEN,
+                D::Forbidden,
+                "unverified",
+                DENIED,
+                "The client may not write here",
+                "The route names who may write, and none of the names in the client's certificate \
+                 is among them. The fence is as it was, and nothing was forwarded.",
+                None,
+            ),
+            Self::Unverified => answer(
+                S::FORBIDDEN,
+                D::Unverified,
+                "unverified",
+                DENIED,
+                "The raise was not approved",
+                "The service that decides who may raise this fence said no. The fence is as it was, \
+                 and nothing was forwarded.",
+                None,
+            ),
+            Self::NotAsked => answer(
+                S::SERVICE_UNAVAILABLE,
+                D::Unverified,
+                "auth-unavailable",
+                "proxy_internal_error",
+                "Nobody can be asked who may raise the fence",
+                "The service that decides did not answer as it should. The fence is as it was, and \
+                 nothing was forwarded. Try again with the same token.",
+                Some(LATER),
+            ),
             Self::Unrouted => answer(
                 S::NOT_FOUND,
                 D::Unrouted,
@@ -430,6 +466,9 @@ mod tests {
                 "outcome-unknown",
                 "body-too-large",
             ),
+            (Why::Stranger, 403, "forbidden", "unverified"),
+            (Why::Unverified, 403, "unverified", "unverified"),
+            (Why::NotAsked, 503, "unverified", "auth-unavailable"),
             (Why::Unrouted, 404, "unrouted", "no-route"),
             (Why::Draining, 503, "draining", "draining"),
             (Why::Store, 503, "store", "store-unavailable"),

@@ -149,6 +149,18 @@ impl Socket {
         }
     }
 
+    /// The certificate that the other side showed (DER); `None` where it showed none.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        match &*self.0.io.borrow() {
+            Some(Wire::Tls(io)) => {
+                let shown = io.inner().get_ref().1.peer_certificates()?;
+                Some(shown.first()?.to_vec())
+            }
+            _ => None,
+        }
+    }
+
     /// How many bytes reached the socket so far.
     #[must_use]
     pub fn sent(&self) -> u64 {

@@ -12,6 +12,8 @@ mod answers;
 mod clients;
 #[path = "rules/commands.rs"]
 mod commands;
+#[path = "rules/consent.rs"]
+mod consent;
 #[path = "rules/durability.rs"]
 mod durability;
 #[path = "rules/eviction.rs"]

@@ -5,6 +5,7 @@
 mod budget;
 mod cell;
 mod handover;
+mod look;
 mod pass;
 mod reach;
 mod steps;

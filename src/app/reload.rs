@@ -46,7 +46,8 @@ enum Refused {
 }
 
 fn lines(notes: &[Note]) -> String {
-    notes.iter().map(|note| format!("\n  {note}")).collect()
+    let lines: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    format!("\n  {}", lines.join("\n  "))
 }
 
 impl Live {

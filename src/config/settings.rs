@@ -7,7 +7,7 @@ use super::template::Template;
 pub use crate::fence::{Accept, Missing};
 
 use crate::fence::Format;
-use http::uri::{Authority, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, StatusCode};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
@@ -251,6 +251,10 @@ pub struct Route {
     pub raise_on_read: bool,
     /// `collections = "allow"`
     pub allow_collections: bool,
+    /// `allow`: who may write, by a name in the client's certificate; one may end in `*`. `None`: anyone.
+    pub allow: Option<Vec<String>>,
+    /// `auth_request`
+    pub auth_request: Option<AuthRequest>,
     /// `raise = "anyone"`
     pub anyone_may_raise: bool,
     /// `reads`: methods that this service uses as reads.
@@ -273,6 +277,15 @@ pub struct Route {
     pub first_max: Option<u64>,
     /// `max_new_resources`
     pub max_new_resources: Option<u64>,
+}
+
+/// A service that is asked before a fence is raised.
+#[derive(Clone, Debug)]
+pub struct AuthRequest {
+    /// Where it is. One of [`Settings::upstreams`], named after its URL.
+    pub upstream: Arc<Upstream>,
+    /// The path and query that are asked for.
+    pub target: PathAndQuery,
 }
 
 /// How strong a route's promise is (the protocol's words).
@@ -314,6 +327,19 @@ impl Route {
     #[must_use]
     pub fn is_write(&self, method: &Method) -> bool {
         self.writes.contains(method) || !(is_safe(method) || self.reads.contains(method))
+    }
+
+    /// Whether a client with these names in its certificate may write.
+    #[must_use]
+    pub fn allows(&self, names: &[String]) -> bool {
+        let matches = |rule: &String, name: &String| match rule.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => rule == name,
+        };
+        self.allow.as_ref().is_none_or(|rules| {
+            let mut rules = rules.iter();
+            rules.any(|rule| names.iter().any(|name| matches(rule, name)))
+        })
     }
 
     /// What this route promises.

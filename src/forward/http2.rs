@@ -25,6 +25,9 @@ const SURE: Duration = Duration::from_millis(20);
 /// How long a connection that is not used any more may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// How long a new connection may take to say how many streams it takes, before another is made.
+const GREETING: Duration = Duration::from_millis(500);
+
 /// The connections.
 pub(super) struct Connections {
     dialer: Dialer,
@@ -61,9 +64,13 @@ impl Connections {
                 self.connect().await?;
                 continue;
             }
+            if deadline.has_passed() {
+                return Err(Failure::NoConnectionFree);
+            }
+            let look = clock::now().after(GREETING).min(deadline);
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = clock::sleep_until(deadline) => return Err(Failure::NoConnectionFree),
+                () = clock::sleep_until(look) => {}
             }
         }
     }
@@ -89,9 +96,16 @@ impl Connections {
         }
     }
 
-    /// Those that end with what they carry come on top, at most as many.
+    /// Those that end with what they carry come on top, at most as many. One that is new is asked first how
+    /// many streams it takes.
     fn may_open(&self) -> bool {
-        self.open.borrow().len() < self.most && self.leaving.borrow().len() < self.most
+        let open = self.open.borrow();
+        let has_room = open.len() < self.most && self.leaving.borrow().len() < self.most;
+        let now = clock::now();
+        let new = |c: &Rc<Connection>| {
+            !c.greeted.get() && now.since(c.made_at) < GREETING && !c.ended.get()
+        };
+        has_room && !open.iter().any(new)
     }
 
     /// One at a time: those who wait share what comes of it.

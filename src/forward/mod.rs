@@ -30,8 +30,9 @@ use crate::tls::client::Tls;
 use attend::Attended;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, Version};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use pool::Pool;
 use prometheus::Histogram;
@@ -39,6 +40,9 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use upload::Upload;
+
+/// How much of an answer is read that is not passed on.
+const ANSWER: usize = 64 << 10;
 
 /// The upstreams, as one serving thread sees them.
 pub struct Upstreams {
@@ -140,6 +144,29 @@ impl Upstreams {
                 sent: stopped.closed.is_some(),
             }),
         }
+    }
+
+    /// Asks an upstream something on the gateway's own behalf, and gives the status of its answer. Dropping
+    /// the future closes the connection.
+    ///
+    /// # Errors
+    /// [`Failed`] where no answer came.
+    pub async fn ask(&self, upstream: usize, head: Parts) -> Result<StatusCode, Failed> {
+        let body = Upload::none();
+        let mut request = Box::new(Outgoing { head, body });
+        let pool = &self.pools[upstream];
+        request.bind(&Rc::default(), pool);
+        let progress = Rc::clone(request.progress());
+        let answered = exchange::run(pool, None, request, &progress).await;
+        let (response, link) = answered.map_err(|stopped| Failed {
+            why: stopped.why,
+            sent: stopped.closed.is_some(),
+        })?;
+        let status = response.status();
+        // Read, so that the connection can be used again.
+        let body = Download::direct(response.into_body(), link, true);
+        let _ = Limited::new(body, ANSWER).collect().await;
+        Ok(status)
     }
 
     /// Forwards a write. Dropping the future leaves the write running (see [`Orphans::adopt`]): what

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// The body of a request, as the HTTP library takes it.
 pub(super) struct Upload {
-    body: Incoming,
+    /// `None`: there is none.
+    body: Option<Incoming>,
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
     /// Bytes that may still come, where that is bounded.
@@ -173,7 +174,21 @@ impl Upload {
         Self {
             h2,
             left: body.size_hint().exact(),
-            body,
+            body: Some(body),
+            room: None,
+            token_headers: None,
+            progress: Rc::new(progress),
+        }
+    }
+
+    /// No body.
+    pub(super) fn none() -> Self {
+        let progress = Progress::default();
+        progress.whole.set(true);
+        Self {
+            h2: false,
+            left: Some(0),
+            body: None,
             room: None,
             token_headers: None,
             progress: Rc::new(progress),
@@ -228,12 +243,16 @@ impl Body for Upload {
         if self.progress.stopped.get() || self.progress.broken.get() {
             return Poll::Pending;
         }
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(&mut *body).poll_frame(cx);
+        let ended = body.is_end_stream();
         self.progress.waits_for_client.set(polled.is_pending());
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
             // A stream that was reset without an error (NO_ERROR) ends like one that has ended: it has not.
-            Poll::Ready(None) if self.h2 && !self.body.is_end_stream() => {
+            Poll::Ready(None) if self.h2 && !ended => {
                 self.progress.broken.set(true);
                 self.progress.wake();
                 return Poll::Pending;
@@ -277,17 +296,18 @@ impl Body for Upload {
             self.left = Some(left.saturating_sub(data.len() as u64));
         }
         // After a part that is known to be the last the HTTP library asks no more.
-        if !self.progress.whole.get() && (self.left == Some(0) || self.body.is_end_stream()) {
+        if !self.progress.whole.get() && (self.left == Some(0) || ended) {
             self.progress.finish();
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let body = self.body.as_ref();
+        body.map_or(SizeHint::with_exact(0), Incoming::size_hint)
     }
 }

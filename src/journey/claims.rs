@@ -59,6 +59,16 @@ impl<'a> Claims<'a> {
         }
     }
 
+    /// For a request that raises nothing, since it may not.
+    pub(super) fn without_tokens(self, why: Why) -> Self {
+        Self {
+            own: None,
+            other: None,
+            bad: self.bad.or(Some(why)),
+            ..self
+        }
+    }
+
     pub(super) const fn of(&self, end: End) -> Option<Token> {
         match end {
             End::Request => self.own,

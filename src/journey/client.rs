@@ -2,7 +2,7 @@
 
 use crate::forward::headers::Peer;
 use crate::socket::Socket;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
@@ -12,6 +12,7 @@ pub struct Client {
     pub peer: Peer,
     /// The connection itself.
     pub socket: Socket,
+    names: OnceCell<Box<[String]>>,
     under_way: Cell<usize>,
     served: Cell<u64>,
     late: Notify,
@@ -28,11 +29,23 @@ impl Client {
         Self {
             peer,
             socket,
+            names: OnceCell::new(),
             under_way: Cell::new(0),
             served: Cell::new(0),
             late: Notify::new(),
             h2: Cell::new(false),
         }
+    }
+
+    /// It has shown a certificate with these names. To be said once, before its first request.
+    pub fn is_called(&self, names: Vec<String>) {
+        let _ = self.names.set(names.into());
+    }
+
+    /// The names in the certificate that it showed.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        self.names.get().map_or(&[], |names| names)
     }
 
     /// It was quiet for too long, and will be closed if it stays so.

@@ -5,8 +5,8 @@ use super::streams::Streams;
 use crate::clock;
 use crate::journey::{Client, Worker};
 use crate::record::{BadRequest, Metrics};
-use crate::tls::H2;
 use crate::tls::server::Tls;
+use crate::tls::{H2, identity};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use std::convert::Infallible;
@@ -119,6 +119,12 @@ async fn speaks_h2(client: &Client, tls: Option<Arc<Tls>>, limits: Limits) -> io
         Some(tls) => {
             // Rare and large: kept out of the connection's future.
             Box::pin(client.socket.accept(tls.config())).await?;
+            let shown = client.socket.peer_certificate();
+            client.is_called(
+                shown
+                    .map(|shown| identity::names(&shown))
+                    .unwrap_or_default(),
+            );
             Ok(client.socket.protocol().is_some_and(|agreed| agreed == H2))
         }
         None if limits.h2c => Box::pin(client.socket.begins_with(PREFACE)).await,

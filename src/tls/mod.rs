@@ -3,6 +3,7 @@
 //! Knows files and the TLS library. Knows nothing of connections.
 
 pub mod client;
+pub mod identity;
 pub mod server;
 
 use crate::config::Identity;

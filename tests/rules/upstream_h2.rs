@@ -272,6 +272,7 @@ fn an_idle_connection_is_closed_in_order() {
     let call = w.put(5).start();
     let mut peer = Peer::accept(&listener);
     let stream = peer.request();
+    peer.greet_back();
     peer.answer(stream);
     call.result().answered(200);
     let said = peer.rest().unwrap(); // FIN, not RST
@@ -520,7 +521,7 @@ fn raw_world(port: u16, change: impl FnOnce(Config) -> Config) -> World {
 }
 
 /// The upstream's end of a connection, frame by frame.
-struct Peer(TcpStream);
+struct Peer(TcpStream, bool);
 
 impl Peer {
     /// Accepts a connection, and gives it the largest windows that there are.
@@ -535,12 +536,19 @@ impl Peer {
 
     /// Accepts a connection, and says how it is to be used.
     fn greet(listener: &TcpListener, settings: &[u8]) -> Self {
-        let (stream, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut accepted = None;
+        wait_until("a connection to the upstream", || {
+            accepted = listener.accept().ok();
+            accepted.is_some()
+        });
+        let (stream, _) = accepted.unwrap();
+        stream.set_nonblocking(false).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        let mut peer = Self(stream);
+        let mut peer = Self(stream, false);
         let mut preface = [0; 24];
         peer.0.read_exact(&mut preface).unwrap();
         peer.frame(4, 0, 0, settings);
@@ -570,9 +578,24 @@ impl Peer {
             let (kind, flags, stream, payload) = self.next().unwrap();
             match kind {
                 4 if flags == 0 => self.frame(4, 1, 0, &[]), // takes the settings
-                6 if flags == 0 => self.frame(6, 1, 0, &payload), // answers the PING
+                6 if flags == 0 => self.pong(&payload),
                 0 | 1 if flags & 1 == 1 => return stream,
                 _ => {}
+            }
+        }
+    }
+
+    fn pong(&mut self, payload: &[u8]) {
+        self.1 = true;
+        self.frame(6, 1, 0, payload);
+    }
+
+    /// Answers the PING that follows the preface, if that has not been done.
+    fn greet_back(&mut self) {
+        while !self.1 {
+            let (kind, flags, _, payload) = self.next().unwrap();
+            if kind == 6 && flags == 0 {
+                self.pong(&payload);
             }
         }
     }
@@ -583,7 +606,7 @@ impl Peer {
             let (kind, flags, stream, payload) = self.next().unwrap();
             match kind {
                 4 if flags == 0 => self.frame(4, 1, 0, &[]),
-                6 if flags == 0 => self.frame(6, 1, 0, &payload),
+                6 if flags == 0 => self.pong(&payload),
                 1 => return stream,
                 _ => {}
             }

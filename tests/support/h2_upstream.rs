@@ -202,11 +202,11 @@ async fn exchange(
         "refuse" => exchange.respond.send_reset(Reason::REFUSED_STREAM),
         "refuse-once" if first => exchange.respond.send_reset(Reason::REFUSED_STREAM),
         "early" => {
-            exchange.answer(413, b"too much");
+            exchange.answer(413, "too much");
             exchange.reset().await;
         }
         "deaf" => exchange.reset().await,
-        "large" => exchange.answer(200, &[b'x'; 256 << 10]),
+        "large" => exchange.answer(200, Bytes::from(vec![b'x'; 256 << 10])),
         _ => return exchange.serve(&mut body).await,
     }
     None
@@ -224,7 +224,7 @@ impl Exchange<'_> {
         self.say(&format!("is reset: {}", code.map_or(0, u32::from)));
     }
 
-    fn answer(&mut self, status: u16, body: &'static [u8]) {
+    fn answer(&mut self, status: u16, body: impl Into<Bytes>) {
         let response = Response::builder()
             .status(status)
             .header("x-seen", &self.tag);
@@ -232,7 +232,7 @@ impl Exchange<'_> {
             .respond
             .send_response(response.body(()).unwrap(), false)
             .unwrap();
-        stream.send_data(Bytes::from_static(body), true).unwrap();
+        stream.send_data(body.into(), true).unwrap();
         self.say("is answered");
     }
 
@@ -271,7 +271,7 @@ impl Exchange<'_> {
                 let mut released = self.shared.released.subscribe();
                 let tag = self.tag.clone();
                 tokio::select! {
-                    _ = released.wait_for(|all| all.contains(&tag)) => self.answer(200, b"held"),
+                    _ = released.wait_for(|all| all.contains(&tag)) => self.answer(200, "held"),
                     () = self.reset() => {}
                 }
             }
@@ -286,7 +286,7 @@ impl Exchange<'_> {
                         end_call(call, status);
                     }
                 },
-                (None, None) => self.answer(200, b"done"),
+                (None, None) => self.answer(200, "done"),
             },
         }
         None

@@ -55,7 +55,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     let server = server(root.table("server"), &mut taken);
     let admin = admin(root.table("admin"), source, &mut taken);
     let store = store(root.table("store"));
-    let upstreams = upstream::read(root.table("upstreams"));
+    let mut upstreams = upstream::read(root.table("upstreams"));
     let line = root.line_of("upstreams");
     if upstreams.is_empty() {
         source.fault(
@@ -76,8 +76,8 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     root.unsupported(&["issuers", "alarms", "auth"]);
     root.finish();
     let expected = tables.len();
-    let routes = route::read(source, tables, &upstreams);
-    rules::check(source, &server.listen, &routes, &upstreams);
+    let routes = route::read(source, tables, &mut upstreams);
+    rules::check(source, &server, &routes, &upstreams);
     let complete = routes.len() == expected;
     let upstreams: Option<Vec<_>> = upstreams
         .into_iter()

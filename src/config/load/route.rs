@@ -21,19 +21,12 @@ pub struct Placed {
 }
 
 /// What this version knows of and does not do.
-const UNSUPPORTED: [&str; 6] = [
-    "auth_request",
-    "issuer",
-    "guard",
-    "guard_required",
-    "allow",
-    "replay",
-];
+const UNSUPPORTED: [&str; 4] = ["issuer", "guard", "guard_required", "replay"];
 
 pub fn read(
     source: &Source<'_>,
     tables: Vec<Table<'_, '_>>,
-    upstreams: &[PlacedUpstream],
+    upstreams: &mut Vec<PlacedUpstream>,
 ) -> Vec<Placed> {
     let mut all: Vec<Placed> = Vec::new();
     let mut names: Vec<(String, usize)> = Vec::new();
@@ -69,7 +62,7 @@ fn one(
     mut table: Table<'_, '_>,
     index: usize,
     name: Option<&str>,
-    upstreams: &[PlacedUpstream],
+    upstreams: &mut Vec<PlacedUpstream>,
 ) -> Option<Route> {
     let modes = [
         ("enforce", Mode::Enforce),
@@ -104,14 +97,7 @@ fn one(
     let (place, format) = table
         .read("token", token::read)
         .unwrap_or_else(token::default);
-    let (reads, writes) = (
-        table.read_or("reads", Vec::new(), methods),
-        table.read_or("writes", Vec::new(), methods),
-    );
-    if let Some(both) = reads.iter().find(|method| writes.contains(method)) {
-        let what = format!("{both} is also in writes: name it once");
-        source.fault(table.line_of("reads"), &table.path_of("reads"), what);
-    }
+    let (reads, writes) = used_otherwise(source, &mut table);
     let number = |v: &Value<'_, '_>| v.number(1, u64::MAX);
     let drain_timeout = table.read("drain_timeout", Value::timeout);
     let strip = table.get("strip_prefix");
@@ -141,6 +127,8 @@ fn one(
         allow_collections: table.read_or("collections", false, |v| {
             v.choice(&[("allow", true), ("refuse", false)])
         }),
+        allow: table.read("allow", allow),
+        auth_request: table.read("auth_request", |v| super::upstream::asked(v, upstreams)),
         anyone_may_raise: table.read_or("raise", false, |v| v.choice(&[("anyone", true)])),
         reads,
         writes,
@@ -172,6 +160,19 @@ fn one(
     let route = with_drain_timeout(source, &table, route, drain_timeout);
     end::<()>(table);
     name.map(|_| route)
+}
+
+/// The methods that are reads here, and those that are writes.
+fn used_otherwise(source: &Source<'_>, table: &mut Table<'_, '_>) -> (Vec<Method>, Vec<Method>) {
+    let (reads, writes) = (
+        table.read_or("reads", Vec::new(), methods),
+        table.read_or("writes", Vec::new(), methods),
+    );
+    if let Some(both) = reads.iter().find(|method| writes.contains(method)) {
+        let what = format!("{both} is also in writes: name it once");
+        source.fault(table.line_of("reads"), &table.path_of("reads"), what);
+    }
+    (reads, writes)
 }
 
 fn end<T>(mut table: Table<'_, '_>) -> Option<T> {
@@ -266,6 +267,25 @@ fn strip_prefix(value: &Value<'_, '_>, path: &PathPattern) -> Option<String> {
             None
         }
     }
+}
+
+/// Names in certificates, `*` for how they go on.
+fn allow(value: &Value<'_, '_>) -> Option<Vec<String>> {
+    let rules = value.list(|item| {
+        let text = item.text()?;
+        let sound = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        if !sound || text.trim_end_matches('*').contains('*') || text.ends_with("**") {
+            item.fault(format!(
+                "\"{text}\" is no name in a certificate: write one such as \"spiffe://prod/writer\", or with one * at its end"
+            ));
+            return None;
+        }
+        Some(text.to_owned())
+    })?;
+    if rules.is_empty() {
+        value.fault("is empty: nobody could write; name somebody, or set mode = \"off\"");
+    }
+    Some(rules)
 }
 
 fn methods(value: &Value<'_, '_>) -> Option<Vec<Method>> {

@@ -5,7 +5,7 @@
 use super::route::Placed;
 use super::upstream::Placed as PlacedUpstream;
 use crate::config::file::Source;
-use crate::config::settings::{Missing, Mode, Route};
+use crate::config::settings::{Missing, Mode, Route, Server};
 use crate::config::template::Part;
 use crate::fence::Format;
 use http::Method;
@@ -13,12 +13,13 @@ use std::net::SocketAddr;
 
 pub fn check(
     source: &Source<'_>,
-    listen: &[SocketAddr],
+    server: &Server,
     routes: &[Placed],
     upstreams: &[PlacedUpstream],
 ) {
     for (j, later) in routes.iter().enumerate() {
-        poison(source, listen, later);
+        poison(source, &server.listen, later);
+        strangers(source, server, later);
         advice(source, later);
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
@@ -51,14 +52,27 @@ fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
     let Some(open) = listen.iter().find(|address| !address.ip().is_loopback()) else {
         return;
     };
-    if route.mode != Mode::Off && !route.anyone_may_raise && acts(route, route.methods.as_deref()) {
+    let bounded = route.anyone_may_raise || route.allow.is_some() || route.auth_request.is_some();
+    if route.mode != Mode::Off && !bounded && acts(route, route.methods.as_deref()) {
         source.fault(
             placed.line,
             &key_of(placed),
             format!(
-                "{open} is beyond loopback, and nothing says who may raise this route's fences, so one request with a huge token could lock its holders out: write raise = \"anyone\" if all who reach it are trusted, or listen on loopback"
+                "{open} is beyond loopback, and nothing says who may raise this route's fences, so one request with a huge token could lock its holders out: name them with allow, or a service that decides with auth_request; write raise = \"anyone\" if all who reach it are trusted, or listen on loopback"
             ),
         );
+    }
+}
+
+/// Who is allowed by name must show it.
+fn strangers(source: &Source<'_>, server: &Server, placed: &Placed) {
+    let named = server
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.client_ca.is_some());
+    if placed.route.allow.is_some() && !named {
+        let what = "needs server.tls with client_ca: without it no client shows who it is";
+        source.fault(placed.line, &format!("{}.allow", key_of(placed)), what);
     }
 }
 

@@ -210,10 +210,7 @@ fn wrong_values_say_what_to_write() {
         ("token = { header = \"A\", aliases = [\"a\"] }", "twice"),
         ("token = { header = \"a b\" }", "no header name"),
         ("reads = [\"POST\"]\nwrites = [\"POST\"]", "once"),
-        (
-            "auth_request = \"http://a\"",
-            "not supported in this version",
-        ),
+        ("replay = true", "not supported in this version"),
         ("guard = \"etag\"", "not supported"),
         ("issuer = \"x\"", "not supported"),
         ("guard_required = true", "not supported"),
@@ -278,6 +275,43 @@ fn an_encrypted_upstream_has_a_name_that_a_certificate_can_have() {
     let clear = "http://a\"\ntls = { ca = \"ca.pem\" }\n#\"";
     let text = format!("{}{ROUTE}", HEAD.replace("http://127.0.0.1:9000", clear));
     assert!(lines(&faults(&text)).contains("upstreams.files.tls: "));
+}
+
+#[test]
+fn who_may_raise_is_said_by_name_by_a_service_or_not_at_all() {
+    let open = "[server]\nlisten = [\"0.0.0.0:80\"]\n";
+    let tls = "tls = { cert = \"c\", key = \"k\", client_ca = \"a\" }\n";
+    let with = |server: &str, route: &str| format!("{server}{HEAD}{ROUTE}{route}\n");
+    assert!(lines(&faults(&with(open, ""))).contains("who may raise"));
+    let asks = "auth_request = \"https://auth.internal/may?x=1\"";
+    let asked = loaded(&with(open, asks)).settings;
+    let auth = asked.routes[0].auth_request.as_ref().unwrap();
+    assert_eq!(auth.target, "/may?x=1");
+    assert_eq!(
+        asked.upstreams[auth.upstream.index].authority,
+        "auth.internal:443"
+    );
+    let named = format!("{open}{tls}");
+    let names = "allow = [\"spiffe://prod/writer\", \"job-*\"]";
+    assert!(
+        loaded(&with(&named, names)).settings.routes[0]
+            .allow
+            .is_some()
+    );
+    assert!(lines(&faults(&with(open, names))).contains("routes.files.allow: needs server.tls"));
+    for wrong in [
+        "allow = []",
+        "allow = [\"\"]",
+        "allow = [\"a*b\"]",
+        "allow = [\"a**\"]",
+        "allow = [\"a b\"]",
+    ] {
+        assert!(load(&with(&named, wrong)).is_err(), "{wrong}");
+    }
+    for wrong in ["ftp://a/", "http://", "auth", "http://u@a/x"] {
+        let route = format!("auth_request = \"{wrong}\"");
+        assert!(load(&with(open, &route)).is_err(), "{wrong}");
+    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! Knows nothing of routes.
 
 use crate::config::file::Table;
-use crate::config::settings::Upstream;
+use crate::config::settings::{AuthRequest, Upstream};
 use crate::config::value::Value;
-use http::uri::{Authority, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{StatusCode, Uri};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +84,52 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
     authority.map(|_| upstream)
 }
 
+/// A service that is asked, by its URL: one of the upstreams from here on, with the usual limits.
+pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest> {
+    let text = value.text()?;
+    let target = text
+        .parse::<Uri>()
+        .ok()
+        .and_then(|uri| uri.path_and_query().cloned());
+    let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let base = text.strip_suffix(target.as_str()).unwrap_or(text);
+    let (scheme, authority) = base_url(value, base)?;
+    let name: Arc<str> = format!("{scheme}://{authority}").into();
+    let known = all.iter().find(|placed| placed.name == name);
+    if let Some(upstream) = known.and_then(|placed| placed.upstream.clone()) {
+        return Some(AuthRequest { upstream, target });
+    }
+    let tls = (scheme == Scheme::HTTPS).then(|| super::tls::upstream(None, authority.host()));
+    if matches!(tls, Some(None)) {
+        value.fault("has a host that no certificate can name: write another");
+        return None;
+    }
+    let upstream = Arc::new(Upstream {
+        name: Arc::clone(&name),
+        index: all.len(),
+        authority,
+        tls: tls.flatten(),
+        http2: false,
+        max_streams: 1,
+        rewrite_host: true,
+        connect_timeout: Duration::from_secs(2),
+        idle_timeout: Duration::from_secs(4),
+        max_connections: 512,
+        unsettled_status: Vec::new(),
+        response_timeout: Duration::from_secs(5),
+        response_body_timeout: Duration::from_secs(5),
+        body_idle_timeout: Duration::from_secs(5),
+        settle: None,
+        settle_incomplete: None,
+    });
+    all.push(Placed {
+        name,
+        upstream: Some(Arc::clone(&upstream)),
+        line: value.line,
+    });
+    Some(AuthRequest { upstream, target })
+}
+
 /// A request that was not sent whole cannot take effect for longer than one that was.
 fn incomplete(value: &Value<'_, '_>, settle: Option<Duration>) -> Option<Duration> {
     let incomplete = value.span()?;
@@ -96,7 +142,10 @@ fn incomplete(value: &Value<'_, '_>, settle: Option<Duration>) -> Option<Duratio
 
 /// Scheme, host and port of a URL that has nothing else.
 fn url(value: &Value<'_, '_>) -> Option<(Scheme, Authority)> {
-    let text = value.text()?;
+    base_url(value, value.text()?)
+}
+
+fn base_url(value: &Value<'_, '_>, text: &str) -> Option<(Scheme, Authority)> {
     let parsed = text
         .parse::<Uri>()
         .map_err(|e| format!("\"{text}\" is no URL: {e}"));

@@ -44,6 +44,9 @@ pub(super) struct Connection {
     pub(super) streams: Cell<usize>,
     /// When a stream last ended, or it was made.
     pub(super) used_at: Cell<Time>,
+    pub(super) made_at: Time,
+    /// The upstream has said how many streams it takes.
+    pub(super) greeted: Cell<bool>,
     pub(super) left_at: Cell<Option<Time>>,
     pub(super) ended: Cell<bool>,
     pub(super) resets: Resets,
@@ -78,12 +81,16 @@ impl Connection {
             wire,
             streams: Cell::new(0),
             used_at: Cell::new(clock::now()),
+            made_at: clock::now(),
+            greeted: Cell::new(false),
             left_at: Cell::new(None),
             ended: Cell::new(false),
             resets: Resets::default(),
             asked_at: Cell::new(None),
             driver: RefCell::new(None),
         });
+        // What answers the first PING comes after its SETTINGS (RFC 9113 section 3.4).
+        connection.resets.add();
         let driver = Driver {
             ping: io.ping_pong(),
             io,
@@ -215,7 +222,8 @@ impl Future for Driver {
         connection.asked_at.set(waits.then_some(since));
         connection.be_polite();
         let most = self.io.max_concurrent_send_streams();
-        if std::mem::replace(&mut self.most, most) < most
+        let greets = connection.resets.has_arrived(1) && !connection.greeted.replace(true);
+        if (std::mem::replace(&mut self.most, most) < most || greets)
             && let Some(pool) = pool
         {
             pool.changed.notify_waiters();

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Counts of resets, each at most the one before it.
+/// Counts of resets, and of the greeting before them, each at most the one before it.
 #[derive(Default)]
 pub(super) struct Resets {
     /// Handed to the HTTP library.

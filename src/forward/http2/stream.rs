@@ -61,9 +61,10 @@ impl Stream {
         let bodiless = body.is_over();
         let message = headers::http2(head.clone(), &self.pool.dialer.upstream);
         self.before = self.connection.wire.sent();
-        self.sender = self.connection.sender.borrow().clone();
-        let sender = self.sender.as_mut();
-        let sent = sender.map(|sender| sender.send_request(message, bodiless));
+        let mut sender = self.connection.sender.borrow().clone();
+        let sent = sender.as_mut();
+        let sent = sent.map(|sender| sender.send_request(message, bodiless));
+        self.sender = sender;
         let Some(Ok((response, stream))) = sent else {
             self.pool.leave(&self.connection);
             return Err(Some(Box::new(Outgoing { head, body })));

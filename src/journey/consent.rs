@@ -1,0 +1,148 @@
+//! Who may write, by name, and who may raise a fence, by what a service says that is asked for each raise.
+
+use super::claims::Claims;
+use super::{Client, Journey};
+use crate::admit::Want;
+use crate::config::{AuthRequest, Mode, Route};
+use crate::refusal::{Refusal, Why};
+use crate::route::marks::is_hop_by_hop;
+use crate::route::{Class, Keys, Match};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
+const RESOURCE: HeaderName = HeaderName::from_static("x-fencing-resource");
+const NAMESPACE: HeaderName = HeaderName::from_static("x-fencing-namespace");
+const TOKEN: HeaderName = HeaderName::from_static("x-fencing-token");
+const IDENTITY: HeaderName = HeaderName::from_static("x-fencing-identity");
+
+/// What is said of a body that the question does not have, and of whom the request was for.
+const OF_THE_BODY: [HeaderName; 5] = [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, EXPECT, HOST];
+
+/// What is not put into a header as it is.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
+
+impl Journey {
+    /// Whether this client may write here, and may raise what it would raise. Comes before the seal: what is
+    /// refused leaves no trace. On a route that only observes, the request goes on without its tokens.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) async fn consent<'a>(
+        &self,
+        found: &Match<'_>,
+        claims: Claims<'a>,
+        client: &Client,
+        head: &Parts,
+    ) -> Result<Claims<'a>, Refusal> {
+        let route = found.route;
+        if route.allow.is_none() && route.auth_request.is_none() && found.destination.is_none() {
+            return Ok(claims);
+        }
+        // Rare and large: kept out of the caller's future.
+        match Box::pin(self.may(found, &claims, client, head)).await {
+            Ok(()) => Ok(claims),
+            Err(why) if route.mode == Mode::Observe => Ok(claims.without_tokens(why)),
+            Err(why) => Err(claims.refusal(why)),
+        }
+    }
+
+    async fn may(
+        &self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        client: &Client,
+        head: &Parts,
+    ) -> Result<(), Why> {
+        let judged = found.class == Class::Write || claims.own.is_some();
+        if judged && !found.route.allows(client.names()) {
+            return Err(Why::Stranger);
+        }
+        for key in found.keys.iter().flat_map(Keys::iter) {
+            let route = found.route_of(key.end);
+            if judged && !route.allows(client.names()) {
+                return Err(Why::Stranger);
+            }
+            if let (Some(auth), Some(token)) = (&route.auth_request, claims.of(key.end)) {
+                let want = Want {
+                    key: &key.resource,
+                    token,
+                    policy: self.policy(route),
+                };
+                self.ask(auth, route, &want, client, head).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks, unless the fence is as high already.
+    async fn ask(
+        &self,
+        auth: &AuthRequest,
+        route: &Route,
+        want: &Want<'_>,
+        client: &Client,
+        head: &Parts,
+    ) -> Result<(), Why> {
+        let raises = self.shared.gates.would_raise(want).await;
+        if !raises.map_err(|denied| Why::from(&denied))? {
+            return Ok(());
+        }
+        let host = self.hosts[auth.upstream.index].as_ref();
+        let question = question(auth, route, want, client, head, host).ok_or(Why::NotAsked)?;
+        let route = &*route.name;
+        match self.upstreams.ask(auth.upstream.index, question).await {
+            Ok(status) if status.is_success() => Ok(()),
+            Ok(status) if status.is_client_error() => Err(Why::Unverified),
+            Ok(status) => {
+                tracing::warn!(route, %status, "auth_request: the answer is neither yes nor no");
+                Err(Why::NotAsked)
+            }
+            Err(failed) => {
+                tracing::warn!(route, error = %failed.why, "auth_request: there is no answer");
+                Err(Why::NotAsked)
+            }
+        }
+    }
+}
+
+/// The client's own headers, so that its credentials are seen, and what it asks for. `None` where that
+/// cannot be put into headers.
+fn question(
+    auth: &AuthRequest,
+    route: &Route,
+    want: &Want<'_>,
+    client: &Client,
+    head: &Parts,
+    host: Option<&HeaderValue>,
+) -> Option<Parts> {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method = Method::GET;
+    parts.version = Version::HTTP_11;
+    parts.uri = Uri::from(auth.target.clone());
+    for (name, value) in &head.headers {
+        if !is_hop_by_hop(name) && !OF_THE_BODY.contains(name) {
+            parts.headers.append(name, value.clone());
+        }
+    }
+    let (namespace, key) = (route.namespace.as_bytes(), want.key.key());
+    let plain = |bytes: &[u8]| percent_encode(bytes, ESCAPED).to_string();
+    let says = [
+        (ORIGINAL_METHOD, head.method.to_string()),
+        (ORIGINAL_URI, head.uri.to_string()),
+        (NAMESPACE, plain(namespace)),
+        (RESOURCE, plain(key)),
+        (TOKEN, want.policy.rules.format.spell(want.token)),
+        (IDENTITY, client.names().join(", ")),
+    ];
+    for (name, text) in says {
+        parts
+            .headers
+            .insert(name, HeaderValue::try_from(text).ok()?);
+    }
+    parts.headers.insert(HOST, host?.clone());
+    Some(parts)
+}
