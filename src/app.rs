@@ -15,6 +15,7 @@ use crate::journey::{Shared, Worker};
 use crate::lifecycle::Stop;
 use crate::listen::{self, BindError, Bound, Limits, Room};
 use crate::record::Metrics;
+use crate::record::access::{AccessLog, Target};
 use crate::store::{Observer, OpenError, RocksStore};
 use crate::tls::{TlsError, server};
 use reload::Live;
@@ -52,6 +53,9 @@ pub enum Error {
         /// What is wrong with them.
         why: TlsError,
     },
+    /// The access log cannot be written.
+    #[error("access_log: {0}")]
+    AccessLog(std::io::Error),
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),
@@ -97,6 +101,7 @@ impl Gateway {
         let encryption = Encryption::open(&settings)?;
         let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
+        let access_log = access_log(&settings, &metrics)?;
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
         let now = plan::in_force(&settings);
         let (store, handover) =
@@ -125,7 +130,7 @@ impl Gateway {
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
-        let shared = plan::first(settings, &*store, gates, metrics, &encryption);
+        let shared = plan::first(settings, &*store, gates, metrics, &encryption, access_log);
         Ok(Self {
             live: Live::new(shared, encryption, Arc::clone(&store)),
             store,
@@ -243,6 +248,16 @@ impl Gateway {
             Ok(())
         })
     }
+}
+
+fn access_log(settings: &Settings, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>, Error> {
+    let Some(wanted) = &settings.access_log else {
+        return Ok(None);
+    };
+    let target = wanted.path.clone().map_or(Target::Stdout, Target::File);
+    let dropped = metrics.access_log_dropped.clone();
+    let log = AccessLog::open(target, wanted.names, wanted.queue, dropped);
+    log.map(Some).map_err(Error::AccessLog)
 }
 
 fn bind(settings: &Settings) -> Result<(Vec<Bound>, Bound), BindError> {

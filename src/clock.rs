@@ -4,7 +4,7 @@
 //! machine slept has passed.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// A moment: the time since boot.
@@ -17,6 +17,16 @@ pub fn now() -> Time {
     let t = clock_gettime(ClockId::Boottime);
     let nanos = u32::try_from(t.tv_nsec).unwrap_or(0);
     Time(Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), nanos))
+}
+
+/// The time of day, for records alone: it may jump.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only place that reads a clock"
+)]
+pub fn time_of_day() -> SystemTime {
+    SystemTime::now()
 }
 
 impl Time {

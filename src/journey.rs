@@ -5,6 +5,7 @@
 mod claims;
 mod client;
 mod consent;
+mod note;
 mod permit;
 mod reply;
 mod tally;
@@ -18,6 +19,7 @@ use crate::admit::{Gates, Policy};
 use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
+use crate::record::access::AccessLog;
 use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
@@ -45,6 +47,8 @@ pub struct Shared {
     pub gates: Arc<Gates>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// The access log, where there is one.
+    pub access_log: Option<Arc<AccessLog>>,
     /// For each upstream, how it is spoken to where that is over TLS.
     pub upstream_tls: Vec<Option<Arc<Tls>>>,
     /// The configuration.
@@ -97,19 +101,25 @@ impl Journey {
     async fn serve(&self, client: Rc<Client>, request: Request<Incoming>) -> Response<Reply> {
         let under_way = client.begin();
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
+        tally.entry = self
+            .shared
+            .access_log
+            .as_ref()
+            .map(|log| note::begin(log, &client, &request));
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
         let request = Outgoing::new(request);
-        match self.travel(&client, request, &mut tally).await {
-            Ok(response) => response.map(|body| Reply::new(Either::Left(body), under_way)),
+        let response = match self.travel(&client, request, &mut tally).await {
+            Ok(response) => response.map(Either::Left),
             Err(refusal) => {
                 tally.decision = refusal.why.decision();
-                refusal
-                    .response(&self.shared.settings.server.problem_base)
-                    .map(|body| if bodiless { Full::default() } else { body })
-                    .map(|body| Reply::new(Either::Right(body), under_way))
+                let base = &self.shared.settings.server.problem_base;
+                let response = refusal.response(base);
+                response.map(|body| Either::Right(if bodiless { Full::default() } else { body }))
             }
-        }
+        };
+        let entry = tally.end(response.status());
+        response.map(|body| Reply::new(body, under_way, entry))
     }
 
     async fn travel<'a>(
@@ -122,12 +132,14 @@ impl Journey {
         let found = self.shared.routes.classify(head);
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.metrics = &self.policy(found.route).metrics;
+        note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         let claims = self.consent(&found, claims, client, head).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
+        note::claimed(tally, &claims);
         let permit = self.admit(&found, &claims, client, tally).await?; // 5 sealed, durable, drained
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
@@ -203,6 +215,7 @@ impl Journey {
         let trailers = &self.token_headers[route.index];
         let upstream = route.upstream.index;
         let forwarded = std::mem::replace(&mut tally.decision, Decision::OutcomeUnknown);
+        note::judged(tally);
         let response = match permit {
             Permit::Exempt(exempt) => {
                 self.upstreams
@@ -217,6 +230,7 @@ impl Journey {
             }
         };
         tally.decision = forwarded;
+        note::answered(tally, &response, &route.upstream.unsettled_status);
         response.map_err(|failed| {
             tracing::debug!(route = %route.name, error = %failed.why, sent = failed.sent, "forwarding failed");
             claims.refusal(Why::from(&failed))

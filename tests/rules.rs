@@ -6,6 +6,8 @@
 
 mod support;
 
+#[path = "rules/access_log.rs"]
+mod access_log;
 #[path = "rules/answers.rs"]
 mod answers;
 #[path = "rules/clients.rs"]

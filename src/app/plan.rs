@@ -6,6 +6,7 @@ use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
 use crate::journey::Shared;
 use crate::record::Metrics;
+use crate::record::access::AccessLog;
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(super) fn first(
     gates: Arc<Gates>,
     metrics: Arc<Metrics>,
     encryption: &Encryption,
+    access_log: Option<Arc<AccessLog>>,
 ) -> Arc<Shared> {
     let policies = settings.routes.iter().map(|route| {
         let budget = budget(route, store, None);
@@ -37,6 +39,7 @@ pub(super) fn first(
         policies,
         gates,
         metrics,
+        access_log,
         upstream_tls: encryption.upstreams.clone(),
         settings,
     })
@@ -85,6 +88,7 @@ pub(super) fn next(
         policies,
         gates: Arc::clone(&before.gates),
         metrics: Arc::clone(&before.metrics),
+        access_log: before.access_log.clone(),
         upstream_tls: encryption.upstreams.clone(),
         settings,
     })

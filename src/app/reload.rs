@@ -100,6 +100,9 @@ impl Live {
 
     /// Reads the configuration again, and takes it up unless it has faults.
     pub(super) fn reload(&mut self) {
+        if let Some(log) = &self.now().access_log {
+            log.reopen();
+        }
         let Some(file) = &mut self.file else { return };
         file.read = Stamp::of(&file.path);
         let path = file.path.display().to_string();

@@ -44,6 +44,7 @@ impl Settings {
             ("server.tls", *tls == b.tls),
             ("admin", self.admin == next.admin),
             ("store", self.store == next.store),
+            ("access_log", self.access_log == next.access_log),
         ];
         let changed = all.into_iter().filter(|(_, same)| !same);
         changed.map(|(key, _)| key).collect()

@@ -24,6 +24,8 @@ pub struct Settings {
     pub admin: Admin,
     /// The fence store.
     pub store: Store,
+    /// The access log, where there is one.
+    pub access_log: Option<AccessLog>,
     /// The upstreams, in the order of their names.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The routes, in file order: the first that matches serves a request.
@@ -118,6 +120,17 @@ pub struct UpstreamTls {
 pub struct Admin {
     /// `listen`
     pub listen: SocketAddr,
+}
+
+/// `[access_log]`
+#[derive(Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// `path`; `None`: standard output.
+    pub path: Option<PathBuf>,
+    /// `resource = "name"`: resources are named, else their hash is.
+    pub names: bool,
+    /// `queue`: how many lines may wait to be written.
+    pub queue: usize,
 }
 
 /// `[store]`

@@ -34,6 +34,12 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Its address, as text.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.address.to_str().unwrap_or_default()
+    }
+
     /// The client at this address; `encrypted`: it came over TLS.
     #[must_use]
     pub fn new(ip: IpAddr, encrypted: bool) -> Self {

@@ -2,6 +2,7 @@
 
 use super::client::UnderWay;
 use crate::forward::Download;
+use crate::record::access::Entry;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
@@ -12,14 +13,29 @@ use std::task::{Context, Poll};
 /// The body of a response. Its request is under way until this is dropped.
 pub struct Reply {
     body: Either<Download, Full<Bytes>>,
+    /// Its line of the access log, written when this is dropped.
+    entry: Option<Box<Entry>>,
     _under_way: UnderWay,
 }
 
 impl Reply {
-    pub(super) const fn new(body: Either<Download, Full<Bytes>>, under_way: UnderWay) -> Self {
+    pub(super) const fn new(
+        body: Either<Download, Full<Bytes>>,
+        under_way: UnderWay,
+        entry: Option<Box<Entry>>,
+    ) -> Self {
         Self {
             body,
+            entry,
             _under_way: under_way,
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            entry.complete |= self.body.is_end_stream();
         }
     }
 }
@@ -32,7 +48,17 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Some(entry) = &mut self.entry {
+            match &polled {
+                Poll::Ready(Some(Ok(frame))) => {
+                    entry.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                }
+                Poll::Ready(None) => entry.complete = true,
+                Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+            }
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

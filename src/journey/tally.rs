@@ -1,9 +1,10 @@
 //! What became of a request, counted once.
 
 use crate::config::Mode;
+use crate::record::access::Entry;
 use crate::record::{Decision, RouteMetrics};
 use crate::route::{Class, Match};
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 
 /// Counts a request once, when it is over, under what became of it by then. A client that leaves
 /// before its request was forwarded leaves it unsent.
@@ -11,6 +12,8 @@ pub(super) struct Tally<'a> {
     pub(super) metrics: &'a RouteMetrics,
     pub(super) decision: Decision,
     pub(super) observed: bool,
+    /// Its line of the access log.
+    pub(super) entry: Option<Box<Entry>>,
 }
 
 impl<'a> Tally<'a> {
@@ -19,7 +22,17 @@ impl<'a> Tally<'a> {
             metrics,
             decision: Decision::Unsent,
             observed: false,
+            entry: None,
         }
+    }
+
+    /// The head of its response is there. Gives what is left to be said of it at the response's end.
+    pub(super) fn end(mut self, status: StatusCode) -> Option<Box<Entry>> {
+        let mut entry = self.entry.take()?;
+        entry.decision = self.decision;
+        entry.observed = self.observed;
+        entry.status = status.as_u16();
+        Some(entry)
     }
 
     /// The `Fencing-Status` of a forwarded request. Reads and routes that are off have none.
@@ -38,5 +51,8 @@ impl<'a> Tally<'a> {
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
         self.metrics.count(self.decision);
+        if let Some(entry) = &mut self.entry {
+            entry.decision = self.decision; // the client has left
+        }
     }
 }

@@ -27,6 +27,7 @@ const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
+const ACCESS_LOG_DROPPED: &str = "fencegate_access_log_dropped_total";
 const RELOADS: &str = "fencegate_config_reloads_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
@@ -80,6 +81,8 @@ pub struct Metrics {
     bad_requests: [IntCounter; BadRequest::ALL.len()],
     /// For want of room in all, and for one client.
     refused_connections: [IntCounter; 2],
+    /// Lines of the access log that were not written.
+    pub access_log_dropped: IntCounter,
     /// Configurations that were taken up, and those that were not.
     pub reloads: [IntCounter; 2],
 }
@@ -209,6 +212,10 @@ impl Metrics {
             "connections for which there was no room",
         );
         let full = added(all, IntCounterVec::new(full, &["reason"]))?;
+        let dropped = IntCounter::new(
+            ACCESS_LOG_DROPPED,
+            "lines of the access log that were not written",
+        );
         let reloads = Opts::new(RELOADS, "configurations read again, by what came of it");
         let reloads = added(all, IntCounterVec::new(reloads, &["result"]))?;
         let info = Opts::new(BUILD_INFO, "1, with the version as a label")
@@ -224,6 +231,7 @@ impl Metrics {
             store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),
+            access_log_dropped: added(all, dropped)?,
             reloads: ["ok", "failed"].map(|result| reloads.with_label_values(&[result])),
             families,
             registry,

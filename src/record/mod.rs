@@ -1,7 +1,8 @@
-//! What is told to those who watch: the words of decisions, and the metrics that count them.
+//! What is told to those who watch: the words of decisions, the metrics that count them, and the access log.
 //!
 //! Knows nothing of how a decision is made.
 
+pub mod access;
 pub mod decision;
 pub mod metrics;
 

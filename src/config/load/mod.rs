@@ -9,7 +9,7 @@ mod token;
 mod upstream;
 
 use super::file::{Note, Source, Table};
-use super::settings::{Admin, Server, Settings, Store};
+use super::settings::{AccessLog, Admin, Server, Settings, Store};
 use super::value::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,6 +55,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     let server = server(root.table("server"), &mut taken);
     let admin = admin(root.table("admin"), source, &mut taken);
     let store = store(root.table("store"));
+    let access_log = root.read("access_log", |value| value.table().map(access_log));
     let mut upstreams = upstream::read(root.table("upstreams"));
     let line = root.line_of("upstreams");
     if upstreams.is_empty() {
@@ -88,6 +89,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
         server,
         admin,
         store,
+        access_log,
         upstreams: upstreams?,
         routes,
     };
@@ -208,6 +210,23 @@ fn admin(mut table: Table<'_, '_>, source: &Source<'_>, taken: &mut Vec<SocketAd
     table.unsupported(&["tokens_file", "tls"]);
     table.finish();
     Admin { listen }
+}
+
+fn access_log(mut table: Table<'_, '_>) -> AccessLog {
+    let path = table.need(
+        "path",
+        "\"access.log\", or \"-\" for standard output",
+        |v| v.label(4096),
+    );
+    let names = [("hash", false), ("name", true)];
+    let names = table.read_or("resource", false, |v| v.choice(&names));
+    let queue = table.read_or("queue", 8192, |v| v.count(1, 1 << 20));
+    table.finish();
+    AccessLog {
+        path: path.filter(|path| *path != "-").map(PathBuf::from),
+        names,
+        queue,
+    }
 }
 
 fn store(mut table: Table<'_, '_>) -> Store {

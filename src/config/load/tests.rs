@@ -294,10 +294,10 @@ fn who_may_raise_is_said_by_name_by_a_service_or_not_at_all() {
         asked.upstreams[auth.upstream.index].authority,
         "auth.internal:443"
     );
-    let named = format!("{open}{tls}");
+    let shown = format!("{open}{tls}");
     let names = "allow = [\"spiffe://prod/writer\", \"job-*\"]";
     assert!(
-        loaded(&with(&named, names)).settings.routes[0]
+        loaded(&with(&shown, names)).settings.routes[0]
             .allow
             .is_some()
     );
@@ -309,7 +309,7 @@ fn who_may_raise_is_said_by_name_by_a_service_or_not_at_all() {
         "allow = [\"a**\"]",
         "allow = [\"a b\"]",
     ] {
-        assert!(load(&with(&named, wrong)).is_err(), "{wrong}");
+        assert!(load(&with(&shown, wrong)).is_err(), "{wrong}");
     }
     for wrong in ["ftp://a/", "http://", "auth", "http://u@a/x"] {
         let route = format!("auth_request = \"{wrong}\"");
