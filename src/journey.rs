@@ -19,7 +19,7 @@ use crate::record::{Decision, FENCING_STATUS, Metrics};
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, DESTINATION_TOKEN, Key, Keys, Match, Reject, Routes, Tree};
 use claims::Claims;
-use http::header::HOST;
+use http::header::{CONNECTION, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
@@ -106,8 +106,9 @@ impl Worker {
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
-        let request = Outgoing::new(request);
-        match self.travel(&client, request, &mut tally).await {
+        let request = self.upstreams.outgoing(request);
+        let rest = request.rest();
+        let mut response = match self.travel(&client, request, &mut tally).await {
             Ok(response) => response.map(|body| Reply::new(Either::Left(body), under_way)),
             Err(refusal) => {
                 tally.decision = refusal.why.decision();
@@ -116,7 +117,13 @@ impl Worker {
                     .map(|body| if bodiless { Full::default() } else { body })
                     .map(|body| Reply::new(Either::Right(body), under_way))
             }
+        };
+        // With a success the upstream may read on while it answers.
+        if !response.status().is_success() && rest.ends_connection() {
+            let headers = response.headers_mut();
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        response
     }
 
     async fn travel<'a>(

@@ -6,6 +6,8 @@
 
 mod support;
 
+#[path = "rules/answered_early.rs"]
+mod answered_early;
 #[path = "rules/answers.rs"]
 mod answers;
 #[path = "rules/clients.rs"]

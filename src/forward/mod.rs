@@ -10,12 +10,14 @@ mod failure;
 pub mod headers;
 mod pool;
 mod relay;
+mod unread;
 mod upload;
 mod watch;
 mod write;
 
 pub use download::Download;
 pub use failure::{Failed, Failure};
+pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
@@ -29,6 +31,7 @@ use pool::Pool;
 use prometheus::Histogram;
 use std::rc::Rc;
 use std::sync::Arc;
+use unread::Came;
 use upload::Upload;
 
 /// The upstreams, as one serving thread sees them.
@@ -61,7 +64,20 @@ impl Upstreams {
         }
     }
 
-    /// Drives the writes whose clients have left. To be run on the serving thread.
+    /// Takes a request as it came from its client.
+    #[must_use]
+    pub fn outgoing(&self, request: Request<Incoming>) -> Box<Outgoing> {
+        let (head, body) = request.into_parts();
+        let h2 = head.version == Version::HTTP_2;
+        let body = Came::new(body, &head, &self.orphans);
+        Box::new(Outgoing {
+            body: Upload::new(body, h2),
+            head,
+        })
+    }
+
+    /// Drives the writes whose clients have left, and reads what clients still send that were answered
+    /// before. To be run on the serving thread.
     pub async fn adopt(&self) {
         self.orphans.adopt().await;
     }
@@ -121,15 +137,10 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A request as it came from its client.
+    /// For whoever answers it.
     #[must_use]
-    pub fn new(request: Request<Incoming>) -> Box<Self> {
-        let (head, body) = request.into_parts();
-        let h2 = head.version == Version::HTTP_2;
-        Box::new(Self {
-            head,
-            body: Upload::new(body, h2),
-        })
+    pub fn rest(&self) -> Rest {
+        self.body.rest()
     }
 
     /// Bounds the size of its body. False where the body says by itself that it is larger.
