@@ -1,12 +1,12 @@
 //! TLS from clients: what is agreed on, who is let in, and certificates that change while connections
 //! are open.
 
+use crate::support::authority::Authority;
 use crate::support::h2::H2;
 use crate::support::{Client, Config, wait_until};
 use crate::world::World;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,61 +14,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// An authority that signs certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    own: rcgen::Certificate,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let own = params.self_signed(&key).unwrap();
-        let issuer = Issuer::new(params, key);
-        Self { issuer, own }
-    }
-
-    fn sign(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.into()]).unwrap();
-        (params.signed_by(&key, &self.issuer).unwrap(), key)
-    }
-
-    /// Puts a new certificate for localhost into the folder.
-    fn renew(&self, folder: &Path) {
-        let (cert, key) = self.sign("localhost");
-        fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
-        fs::write(folder.join("cert.pem"), cert.pem()).unwrap();
-    }
-
-    /// A client that trusts this authority, and shows a certificate if it has one.
-    fn client(
-        &self,
-        protocols: &[&[u8]],
-        shown: Option<(rcgen::Certificate, KeyPair)>,
-    ) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.own.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match shown {
-            None => builder.with_no_client_auth(),
-            Some((cert, key)) => {
-                let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-                let chain = vec![cert.der().clone()];
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
-        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
-        Arc::new(config)
-    }
-}
 
 /// A connection over TLS that speaks HTTP/1.1.
 struct Encrypted(StreamOwned<ClientConnection, TcpStream>);
@@ -191,15 +136,15 @@ fn only_clients_of_the_authority_are_let_in() {
     let folder = tempfile::tempdir().unwrap();
     authority.renew(folder.path());
     let ca = folder.path().join("ca.pem");
-    fs::write(&ca, authority.own.pem()).unwrap();
+    fs::write(&ca, authority.pem()).unwrap();
     let more = format!(", client_ca = '{}'", ca.display());
     let w = World::with(|c| files(c, folder.path(), &more));
     let put = |shown| Encrypted::connect(w.gw.port, authority.client(&[], shown)).put(5);
     assert!(put(None).is_err());
-    assert!(put(Some(stranger.sign("worker"))).is_err());
+    assert!(put(Some(stranger.sign(&["worker"]))).is_err());
     w.stays_away("t5");
     assert!(
-        put(Some(authority.sign("worker")))
+        put(Some(authority.sign(&["worker"])))
             .unwrap()
             .starts_with("HTTP/1.1 200 ")
     );
@@ -223,7 +168,7 @@ fn a_handshake_that_stalls_is_let_go() {
 fn a_certificate_that_cannot_be_used_fails_the_check_and_stops_the_start() {
     let authority = Authority::new();
     let (w, folder) = world(&authority);
-    let (_, other) = authority.sign("localhost");
+    let (_, other) = authority.sign(&["localhost"]);
     fs::write(folder.path().join("key.pem"), other.serialize_pem()).unwrap();
     let (code, said) = w.gw.command(&["check"]);
     assert!(code == Some(2) && said.contains("[server.tls]"), "{said}");

@@ -17,8 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+pub mod authority;
 pub mod client;
 pub mod h2;
+pub mod hashing;
 pub mod upstream;
 
 pub use client::{Client, Response};
