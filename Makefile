@@ -31,10 +31,10 @@ BENCH   ?=
 # What is shipped and measured: linked as one whole, guided by a profile. RocksDB is not compiled again for it.
 DIST := $(CARGO_TARGET_DIR)/dist/fencegate
 
-.PHONY: help build dist demo run test lint unit deny advisories accept bench fmt clean
+.PHONY: help build dist demo run test lint unit h2spec deny advisories accept bench fmt clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## Build the program
 	@tools/need.sh build
@@ -68,6 +68,10 @@ lint: ## Format, clippy and rustdoc, all without a warning
 
 unit: ## The tests of the crate
 	$(CARGO) test $(FLAGS) --no-fail-fast
+
+h2spec: ## HTTP/2 conformance alone, case by case; a part of `unit`
+	@tools/need.sh build test
+	$(CARGO) test $(FLAGS) --test h2spec -- --nocapture
 
 deny: ## Licences, bans and sources of the dependencies
 	@command -v cargo-deny >/dev/null || \

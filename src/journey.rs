@@ -25,7 +25,7 @@ use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
 use claims::Claims;
-use http::header::HOST;
+use http::header::{CONNECTION, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
@@ -108,8 +108,9 @@ impl Journey {
             .map(|log| note::begin(log, &client, &request));
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
-        let request = Outgoing::new(request);
-        let response = match self.travel(&client, request, &mut tally).await {
+        let request = self.upstreams.outgoing(request);
+        let rest = request.rest();
+        let mut response = match self.travel(&client, request, &mut tally).await {
             Ok(response) => response.map(Either::Left),
             Err(refusal) => {
                 tally.decision = refusal.why.decision();
@@ -118,6 +119,11 @@ impl Journey {
                 response.map(|body| Either::Right(if bodiless { Full::default() } else { body }))
             }
         };
+        // With a success the upstream may read on while it answers.
+        if !response.status().is_success() && rest.ends_connection() {
+            let headers = response.headers_mut();
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let entry = tally.end(response.status());
         response.map(|body| Reply::new(body, under_way, entry))
     }

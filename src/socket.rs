@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use wire::Wire;
 
@@ -238,21 +239,23 @@ impl Socket {
     }
 
     /// Ends our side, and for a while reads and drops what the other side still sends, so that it gets
-    /// to read what was sent to it: a reset would take that away. Bounded in time.
-    pub async fn linger(&self, patience: Duration) {
+    /// to read what was sent to it: a reset would take that away. Bounded in time: `whole` in all, and
+    /// `pause` between two parts.
+    pub async fn linger(&self, whole: Duration, pause: Duration) {
         let mut dropped = [0_u8; 16 * 1024];
         let end = async {
             let mut io = self.clone();
             let _ = poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)).await;
             loop {
                 let mut buffer = ReadBuf::new(&mut dropped);
-                let read = poll_fn(|cx| Pin::new(&mut io).poll_read(cx, buffer.unfilled())).await;
-                if read.is_err() || buffer.filled().is_empty() {
+                let read = poll_fn(|cx| Pin::new(&mut io).poll_read(cx, buffer.unfilled()));
+                let read = timeout(pause, read).await;
+                if !matches!(read, Ok(Ok(()))) || buffer.filled().is_empty() {
                     return;
                 }
             }
         };
-        let _ = tokio::time::timeout(patience, end).await;
+        let _ = timeout(whole, end).await;
     }
 
     fn with_io<T>(

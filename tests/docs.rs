@@ -45,11 +45,16 @@ fn keys_of_the_sample() -> BTreeSet<String> {
         } else if let Some((key, value)) = line.split_once(" = ")
             && is_key(key)
         {
-            keys.insert(format!("{table}.{key}"));
+            let table = if table.is_empty() {
+                String::new()
+            } else {
+                format!("{table}.")
+            };
+            keys.insert(format!("{table}{key}"));
             for (inner, _) in value.match_indices(" = ") {
                 let name = value[..inner].rsplit([' ', '{']).next().unwrap_or_default();
                 if is_key(name) && value.starts_with('{') {
-                    keys.insert(format!("{table}.{key}.{name}"));
+                    keys.insert(format!("{table}{key}.{name}"));
                 }
             }
         }

@@ -8,6 +8,8 @@ mod support;
 
 #[path = "rules/access_log.rs"]
 mod access_log;
+#[path = "rules/answered_early.rs"]
+mod answered_early;
 #[path = "rules/answers.rs"]
 mod answers;
 #[path = "rules/clients.rs"]

@@ -21,6 +21,18 @@ has_libclang() {
     compgen -G '/usr/lib*/libclang.so' >/dev/null || compgen -G '/usr/lib/*/libclang.so' >/dev/null
 }
 
+# Another python3 may come before the system's, and have no use for the system's packages.
+has_python_with() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" -c "import $1" >/dev/null 2>&1 && return
+  done
+  return 1
+}
+
+# A runtime alone has no compiler, and cannot run a source file.
+has_java() { has java && java --list-modules 2>/dev/null | grep -q '^jdk\.compiler@'; }
+
 as_root() {
   if [ "$(id -u)" = 0 ]; then
     "$@"
@@ -112,6 +124,12 @@ for kind in "$@"; do
       has nginx || missing+=(nginx-light) # its DAV module is built in; PROPFIND is not needed
       has strace || missing+=(strace)
       has python3 || missing+=(python3)
+      # The clients of tests/interop.rs.
+      has curl || missing+=(curl)
+      has_python_with 'httpx, h2' || missing+=(python3 python3-httpx python3-h2)
+      has_java || missing+=(openjdk-17-jdk-headless)
+      has node || missing+=(nodejs)
+      has go || missing+=(golang-go ca-certificates) # builds h2spec
       ;;
     bench)
       has nginx || missing+=(nginx-light)

@@ -21,7 +21,7 @@ pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
 /// What a write's client gets, and what is left to do for the write once it has that.
 pub(super) type Answered = (Result<Response<Download>, Failed>, Option<Work>);
 
-/// Where writes go that nobody attends any more. For one serving thread.
+/// Where writes go that nobody attends any more, and bodies that nobody wants. For one serving thread.
 #[derive(Default)]
 pub struct Orphans {
     waiting: RefCell<Vec<Work>>,
@@ -41,7 +41,7 @@ impl Orphans {
         }
     }
 
-    fn take(&self, work: Work) {
+    pub(super) fn take(&self, work: Work) {
         self.waiting.borrow_mut().push(work);
         self.came.notify_one();
     }

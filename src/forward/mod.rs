@@ -16,6 +16,7 @@ mod http2;
 mod link;
 mod pool;
 mod relay;
+mod unread;
 mod upload;
 mod watch;
 mod write;
@@ -23,6 +24,7 @@ mod write;
 pub use attend::Orphans;
 pub use download::Download;
 pub use failure::{Failed, Failure};
+pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
@@ -39,6 +41,7 @@ use prometheus::Histogram;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use unread::Came;
 use upload::Upload;
 
 /// How much of an answer is read that is not passed on.
@@ -114,7 +117,19 @@ impl Upstreams {
         });
     }
 
-    /// The writes whose clients have left.
+    /// Takes a request as it came from its client.
+    #[must_use]
+    pub fn outgoing(&self, request: Request<Incoming>) -> Box<Outgoing> {
+        let (head, body) = request.into_parts();
+        let h2 = head.version == Version::HTTP_2;
+        let body = Came::new(body, &head, &self.orphans);
+        Box::new(Outgoing {
+            body: Upload::new(body, h2),
+            head,
+        })
+    }
+
+    /// The writes whose clients have left, and what clients still send that were answered before.
     #[must_use]
     pub fn orphans(&self) -> Rc<Orphans> {
         Rc::clone(&self.orphans)
@@ -203,15 +218,10 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A request as it came from its client.
+    /// For whoever answers it.
     #[must_use]
-    pub fn new(request: Request<Incoming>) -> Box<Self> {
-        let (head, body) = request.into_parts();
-        let h2 = head.version == Version::HTTP_2;
-        Box::new(Self {
-            head,
-            body: Upload::new(body, h2),
-        })
+    pub fn rest(&self) -> Rest {
+        self.body.rest()
     }
 
     /// Bounds the size of its body. False where the body says by itself that it is larger.

@@ -3,12 +3,12 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
+use super::unread::{Came, Rest};
 use crate::clock::Time;
 use crate::route::marks::is_hop_by_hop;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The body of a request, as the HTTP library takes it.
 pub(super) struct Upload {
     /// `None`: there is none.
-    body: Option<Incoming>,
+    body: Option<Came>,
     /// Bytes still to come, where the length is known.
     left: Option<u64>,
     /// Bytes that may still come, where that is bounded.
@@ -166,7 +166,7 @@ impl Progress {
 
 impl Upload {
     /// `h2`: it comes over HTTP/2.
-    pub(super) fn new(body: Incoming, h2: bool) -> Self {
+    pub(super) fn new(body: Came, h2: bool) -> Self {
         let progress = Progress::default();
         // Where the length is 0 the HTTP library does not ask for it.
         let whole = body.is_end_stream() || body.size_hint().exact() == Some(0);
@@ -217,6 +217,14 @@ impl Upload {
 
     pub(super) const fn progress(&self) -> &Rc<Progress> {
         &self.progress
+    }
+
+    /// For whoever answers the request.
+    pub(super) fn rest(&self) -> Rest {
+        let may_be_left = !self.h2
+            && !self.progress.is_whole()
+            && !self.body.as_ref().is_some_and(Came::reads_on);
+        Rest::of(may_be_left.then(|| Rc::clone(&self.progress)))
     }
 }
 
@@ -303,11 +311,11 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(Came::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let body = self.body.as_ref();
-        body.map_or(SizeHint::with_exact(0), Incoming::size_hint)
+        body.map_or(SizeHint::with_exact(0), Came::size_hint)
     }
 }

@@ -3,6 +3,7 @@
 use super::serve::Limits;
 use super::streams::Streams;
 use crate::clock;
+use crate::forward::{LINGER, LINGER_PAUSE};
 use crate::journey::{Client, Worker};
 use crate::record::{BadRequest, Metrics};
 use crate::tls::server::Tls;
@@ -19,9 +20,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// How long a client that was answered before its request was read may go on sending.
-const LINGER: Duration = Duration::from_secs(5);
 
 /// What an HTTP/2 client sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -83,7 +81,7 @@ pub(super) async fn connection(
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => {}
-            () = Box::pin(client.socket.linger(LINGER)) => {}
+            () = Box::pin(client.socket.linger(LINGER, LINGER_PAUSE)) => {}
         }
     }
     client.socket.close(); // others may still hold it

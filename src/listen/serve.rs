@@ -170,7 +170,8 @@ fn turn_away(stream: TcpStream, encrypted: bool, under_way: &Rc<Cell<usize>>) {
     under_way.set(under_way.get() + 1);
     let under_way = Rc::clone(under_way);
     tokio::task::spawn_local(async move {
-        Box::pin(Socket::orderly(stream).linger(Duration::from_secs(1))).await;
+        let patience = Duration::from_secs(1);
+        Box::pin(Socket::orderly(stream).linger(patience, patience)).await;
         under_way.set(under_way.get().saturating_sub(1));
     });
 }

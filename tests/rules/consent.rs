@@ -12,7 +12,7 @@ use tempfile::TempDir;
 fn named(authority: &Authority, change: impl FnOnce(Config) -> Config) -> (World, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     authority.renew(folder.path());
-    fs::write(folder.path().join("ca.pem"), authority.own.pem()).unwrap();
+    fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
     let tls = format!("{{ cert = '{cert}', key = '{key}', client_ca = '{ca}' }}");
@@ -20,7 +20,7 @@ fn named(authority: &Authority, change: impl FnOnce(Config) -> Config) -> (World
 }
 
 fn put(w: &World, authority: &Authority, name: &str, token: &str) -> Response {
-    let config = authority.client(&[b"h2"], Some(authority.sign(name)));
+    let config = authority.client(&[b"h2"], Some(authority.sign(&[name])));
     let h2 = H2::over_tls(w.gw.port, config).unwrap();
     let headers = [("fencing-token", token), ("x-tag", name)];
     h2.request("PUT", "/files/a", &headers, b"data")
@@ -44,7 +44,7 @@ fn only_those_who_are_named_may_write() {
     }
     // They left no trace in the fence, and may read.
     assert_eq!(w.fence("files/a").unwrap().0, "5");
-    let config = authority.client(&[b"h2"], Some(authority.sign("other")));
+    let config = authority.client(&[b"h2"], Some(authority.sign(&["other"])));
     let h2 = H2::over_tls(w.gw.port, config).unwrap();
     h2.request("GET", "/files/a", &[], b"").answered(200);
 }

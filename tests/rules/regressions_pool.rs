@@ -118,7 +118,7 @@ fn a_stop_is_not_held_up_by_a_client_that_lingers() {
     let start = Instant::now();
     assert!(w.gw.stop().success());
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(4), "{took:?}"); // a client may linger for 5 s
+    assert!(took < Duration::from_secs(4), "{took:?}"); // a client may linger for 5 s and more
     drop((large, stale));
 }
 

@@ -136,15 +136,15 @@ fn only_clients_of_the_authority_are_let_in() {
     let folder = tempfile::tempdir().unwrap();
     authority.renew(folder.path());
     let ca = folder.path().join("ca.pem");
-    fs::write(&ca, authority.own.pem()).unwrap();
+    fs::write(&ca, authority.pem()).unwrap();
     let more = format!(", client_ca = '{}'", ca.display());
     let w = World::with(|c| files(c, folder.path(), &more));
     let put = |shown| Encrypted::connect(w.gw.port, authority.client(&[], shown)).put(5);
     assert!(put(None).is_err());
-    assert!(put(Some(stranger.sign("worker"))).is_err());
+    assert!(put(Some(stranger.sign(&["worker"]))).is_err());
     w.stays_away("t5");
     assert!(
-        put(Some(authority.sign("worker")))
+        put(Some(authority.sign(&["worker"])))
             .unwrap()
             .starts_with("HTTP/1.1 200 ")
     );
@@ -168,7 +168,7 @@ fn a_handshake_that_stalls_is_let_go() {
 fn a_certificate_that_cannot_be_used_fails_the_check_and_stops_the_start() {
     let authority = Authority::new();
     let (w, folder) = world(&authority);
-    let (_, other) = authority.sign("localhost");
+    let (_, other) = authority.sign(&["localhost"]);
     fs::write(folder.path().join("key.pem"), other.serialize_pem()).unwrap();
     let (code, said) = w.gw.command(&["check"]);
     assert!(code == Some(2) && said.contains("server.tls: "), "{said}");

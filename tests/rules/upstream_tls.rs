@@ -55,7 +55,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 }
 
 fn ca(folder: &Path, authority: &Authority) -> String {
-    format!("ca = '{}'", file(folder, "ca.pem", &authority.own.pem()))
+    format!("ca = '{}'", file(folder, "ca.pem", &authority.pem()))
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn the_gateway_shows_its_certificate_and_a_new_one_after_it_changed() {
     let folder = tempfile::tempdir().unwrap();
     let port = serve(authority.server("localhost", &[], Some(&clients)));
     let renew = |signer: &Authority| {
-        let (cert, key) = signer.sign("gateway");
+        let (cert, key) = signer.sign(&["gateway"]);
         let key = file(folder.path(), "key.pem", &key.serialize_pem());
         (file(folder.path(), "cert.pem", &cert.pem()), key)
     };

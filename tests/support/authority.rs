@@ -1,6 +1,6 @@
-//! Certificates for tests, and the authorities that sign them.
+//! An authority of a test's own, which signs certificates for gateways, upstreams and clients.
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -11,28 +11,42 @@ use std::sync::Arc;
 /// An authority that signs certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    pub own: rcgen::Certificate,
+    own: rcgen::Certificate,
 }
 
 impl Authority {
+    /// One that nobody knows yet.
     pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Clients that are strict ask for a name of its own and for what it may be used.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "an authority for tests");
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let own = params.self_signed(&key).unwrap();
         let issuer = Issuer::new(params, key);
         Self { issuer, own }
     }
 
-    pub fn sign(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+    /// A certificate for these names or addresses, and its key.
+    pub fn sign(&self, names: &[&str]) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.into()]).unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.use_authority_key_identifier_extension = true;
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// Puts a new certificate for localhost into the folder.
+    /// Its own certificate, which those who trust it know.
+    pub fn pem(&self) -> String {
+        self.own.pem()
+    }
+
+    /// Puts a new certificate for localhost into the folder: `cert.pem` and `key.pem`.
     pub fn renew(&self, folder: &Path) {
-        let (cert, key) = self.sign("localhost");
+        let (cert, key) = self.sign(&["localhost", "127.0.0.1"]);
         fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
         fs::write(folder.join("cert.pem"), cert.pem()).unwrap();
     }
@@ -70,7 +84,7 @@ impl Authority {
         protocols: &[&[u8]],
         clients: Option<&Self>,
     ) -> Arc<ServerConfig> {
-        let (cert, key) = self.sign(name);
+        let (cert, key) = self.sign(&[name]);
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -97,6 +97,11 @@ impl Client {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
+    /// The same where the connection may have been closed: false then.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.get_mut().write_all(bytes).is_ok()
+    }
+
     /// Sends one chunk of a chunked body; an empty one ends it.
     #[track_caller]
     pub fn send_chunk(&mut self, bytes: &[u8]) {

@@ -160,9 +160,14 @@ impl H2 {
 }
 
 impl Stream {
-    /// Sends a part of the body.
-    pub fn feed(&mut self, part: &'static [u8]) {
-        self.frame(Frame::data(Bytes::from_static(part)));
+    /// Sends a part of the body. False where the stream takes no more.
+    pub fn feed(&mut self, part: &'static [u8]) -> bool {
+        self.frame(Frame::data(Bytes::from_static(part)))
+    }
+
+    /// Whether it takes no more of its body, although that was not ended.
+    pub fn is_over(&self) -> bool {
+        self.body.as_ref().is_some_and(mpsc::Sender::is_closed)
     }
 
     /// Ends the body with trailers.
@@ -192,11 +197,10 @@ impl Stream {
         self.result().unwrap().0
     }
 
-    fn frame(&mut self, frame: Frame<Bytes>) {
+    fn frame(&mut self, frame: Frame<Bytes>) -> bool {
         let body = self.body.clone().unwrap();
-        wait(&self.handle, async move {
-            let _ = body.send(frame).await; // a stream that was answered takes no more
-        });
+        let sending = async move { body.send(frame).await.is_ok() };
+        wait(&self.handle, sending)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod authority;
 pub mod client;
 pub mod h2;
 pub mod h2_upstream;
+pub mod hashing;
 pub mod upstream;
 
 pub use client::{Client, Response};

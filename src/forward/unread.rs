@@ -1,0 +1,123 @@
+//! What a client still sends of a request that was answered without it.
+//!
+//! Many clients read an answer only once they have sent their request, and some take a stream that is
+//! reset for a failure although its answer was there. So the rest is read and dropped for a while.
+
+use super::attend::Orphans;
+use super::upload::Progress;
+use bytes::Bytes;
+use http::Version;
+use http::header::EXPECT;
+use http::request::Parts;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a client that was answered before its request was read may go on sending.
+pub const LINGER: Duration = Duration::from_secs(30);
+
+/// How long it may pause meanwhile.
+pub const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+/// The largest body that is read for the sake of an HTTP/1.1 connection, which can then go on.
+const SMALL: u64 = 64 << 10;
+
+/// A request's body as it comes. Dropped before its end, it is read on where that serves the client.
+pub(super) struct Came {
+    /// `None` once it is dropped.
+    body: Option<Incoming>,
+    /// Who reads on.
+    orphans: Option<Weak<Orphans>>,
+}
+
+/// Whether an HTTP/1.1 connection can go on after its request was answered.
+pub struct Rest(Option<Rc<Progress>>);
+
+impl Came {
+    pub(super) fn new(body: Incoming, head: &Parts, orphans: &Rc<Orphans>) -> Self {
+        // One that waits to be asked may come or not, once there is a final answer.
+        let keeps_h1 = || is_small(&body) && !head.headers.contains_key(EXPECT);
+        let reads_on = !body.is_end_stream() && (head.version == Version::HTTP_2 || keeps_h1());
+        Self {
+            orphans: reads_on.then(|| Rc::downgrade(orphans)),
+            body: Some(body),
+        }
+    }
+
+    /// Whether it is read on where nobody wants it.
+    pub(super) const fn reads_on(&self) -> bool {
+        self.orphans.is_some()
+    }
+}
+
+/// A larger one costs more than a new connection.
+fn is_small(body: &Incoming) -> bool {
+    body.size_hint().exact().is_some_and(|size| size <= SMALL)
+}
+
+impl Body for Came {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hint = self.body.as_ref().map(Body::size_hint);
+        hint.unwrap_or_default()
+    }
+}
+
+impl Drop for Came {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take()
+            && !body.is_end_stream()
+            && let Some(orphans) = self.orphans.take().and_then(|orphans| orphans.upgrade())
+        {
+            orphans.take(Box::pin(read_on(body)));
+        }
+    }
+}
+
+/// Reads a body to its end, or until its client has left, and drops what comes. Bounded in time.
+async fn read_on(mut body: Incoming) {
+    let to_the_end = async {
+        loop {
+            let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+            let Ok(Some(Ok(_))) = timeout(LINGER_PAUSE, frame).await else {
+                return;
+            };
+        }
+    };
+    let _ = timeout(LINGER, to_the_end).await;
+}
+
+impl Rest {
+    /// `None` where it can in any case.
+    pub(super) const fn of(progress: Option<Rc<Progress>>) -> Self {
+        Self(progress)
+    }
+
+    /// Whether the connection ends with an answer that is given now, since what is left of the request
+    /// will not be read.
+    #[must_use]
+    pub fn ends_connection(&self) -> bool {
+        self.0.as_ref().is_some_and(|progress| !progress.is_whole())
+    }
+}
