@@ -142,14 +142,20 @@ impl Journey {
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         let claims = self.consent(&found, claims, client, head).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
+        request.upgrade = found.upgrade;
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
         note::claimed(tally, &claims);
         let permit = self.admit(&found, &claims, client, tally).await?; // 5 sealed, durable, drained
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
+        let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);
+        if let Some(tunnel) = tunnel {
+            headers::upgrade(response.headers_mut());
+            client.switches(tunnel);
+        }
         if let Some(status) = tally.status(&found) {
             response.headers_mut().append(FENCING_STATUS, status); // the upstream's own is off by now
         }
@@ -182,6 +188,9 @@ impl Journey {
         }
         head.uri = Uri::from(found.target.clone());
         headers::outbound(&mut head.headers, found.marks, peer, came_as);
+        if found.upgrade {
+            headers::upgrade(&mut head.headers);
+        }
         let own_host = self.hosts[upstream.index].as_ref();
         match own_host {
             Some(host) if upstream.rewrite_host => {

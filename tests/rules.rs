@@ -56,5 +56,7 @@ mod upstream;
 mod upstream_h2;
 #[path = "rules/upstream_tls.rs"]
 mod upstream_tls;
+#[path = "rules/websocket.rs"]
+mod websocket;
 #[path = "rules/world.rs"]
 mod world;

@@ -63,7 +63,7 @@ impl Route {
                 (route.reads.clone(), route.writes.clone()),
                 route.namespace.clone(),
                 route.resource.clone(),
-                (route.mode, route.missing),
+                (route.mode, route.missing, route.websocket),
                 (route.token.clone(), route.format),
                 (
                     route.upstream.authority.clone(),

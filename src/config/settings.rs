@@ -280,6 +280,8 @@ pub struct Route {
     pub token: TokenPlace,
     /// `token.format`
     pub format: Format,
+    /// `websocket`: a request may become a WebSocket, which is a write for as long as it lasts.
+    pub websocket: bool,
     /// `disclose_fence`
     pub disclose_fence: bool,
     /// `max_body`, in bytes.

@@ -4,6 +4,7 @@ use super::arriving::Arriving;
 use super::exchange::Timer;
 use super::failure::Failure;
 use super::link::Link;
+use super::tunnel::Tunnel;
 use crate::clock;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -24,6 +25,8 @@ enum Source {
         hint: SizeHint,
     },
     Done,
+    /// There is none: the connection becomes a WebSocket.
+    Switched(Option<Box<Tunnel>>),
 }
 
 struct Direct {
@@ -59,6 +62,19 @@ impl Download {
         })))
     }
 
+    /// No body, but what comes after the head that grants a WebSocket.
+    pub(super) fn switched(tunnel: Tunnel) -> Self {
+        Self(Source::Switched(Some(Box::new(tunnel))))
+    }
+
+    /// Takes the WebSocket that the response grants.
+    pub fn take_tunnel(&mut self) -> Option<Box<Tunnel>> {
+        match &mut self.0 {
+            Source::Switched(tunnel) => tunnel.take(),
+            _ => None,
+        }
+    }
+
     /// A body that comes in parts, the last of which is [`Part::End`].
     pub(super) fn piped(parts: Receiver<Part>, hint: SizeHint) -> Self {
         Self(Source::Piped { parts, hint })
@@ -74,7 +90,7 @@ impl Body for Download {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         let (polled, over) = match &mut self.0 {
-            Source::Done => return Poll::Ready(None),
+            Source::Done | Source::Switched(_) => return Poll::Ready(None),
             Source::Direct(direct) => direct.poll(cx),
             Source::Piped { parts, .. } => match parts.poll_recv(cx) {
                 Poll::Pending => (Poll::Pending, false),
@@ -95,14 +111,14 @@ impl Body for Download {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Source::Done)
+        matches!(self.0, Source::Done | Source::Switched(_))
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Direct(direct) => direct.body.size_hint(),
             Source::Piped { hint, .. } => *hint,
-            Source::Done => SizeHint::with_exact(0),
+            Source::Done | Source::Switched(_) => SizeHint::with_exact(0),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::pool::Pool;
 use super::upload::Progress;
 use crate::admit::Pass;
 use crate::clock::{self, Time};
+use crate::route::upgrade::is_websocket;
 use http::{Response, StatusCode};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -42,7 +43,7 @@ pub(super) async fn run(
     progress: &Rc<Progress>,
 ) -> Result<(Response<Arriving>, Link), Stopped> {
     let began = clock::now();
-    let mut fresh = false;
+    let (mut fresh, upgrade) = (false, request.upgrade);
     let ended = loop {
         let mut link = match obtain(pool, pass, progress, fresh, began).await {
             Ok(link) => link,
@@ -51,7 +52,7 @@ pub(super) async fn run(
         progress.begin();
         let watched = pool.watch.enter(progress);
         let (why, unused) = match converse(&mut link, pass, request, progress).await {
-            Ok(response) if response.status() != StatusCode::SWITCHING_PROTOCOLS => {
+            Ok(response) if may_be(&response, upgrade && progress.is_whole()) => {
                 pool.seconds
                     .observe(clock::now().since(began).as_secs_f64());
                 return Ok((response, link));
@@ -84,6 +85,12 @@ pub(super) async fn run(
     pool.seconds
         .observe(clock::now().since(began).as_secs_f64());
     ended
+}
+
+/// No other protocol is switched to than the one that was asked for.
+fn may_be(response: &Response<Arriving>, upgrade: bool) -> bool {
+    response.status() != StatusCode::SWITCHING_PROTOCOLS
+        || upgrade && is_websocket(response.headers())
 }
 
 /// A connection for the request. One that had to be waited for is used only if the gates still stand

@@ -6,7 +6,7 @@ use crate::route::{Marks, overrides_path};
 use bytes::Bytes;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, VIA,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::request::Parts;
 use http::uri::Authority;
@@ -94,6 +94,12 @@ fn strip_outbound(headers: &mut HeaderMap) {
         headers.insert(TE, TRAILERS);
         headers.insert(CONNECTION, TE_NAME);
     }
+}
+
+/// Asks for a WebSocket, or grants one: what was taken off for this hop is said anew (RFC 6455 section 4).
+pub fn upgrade(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
 }
 
 /// Joins what an HTTP/2 client may split (RFC 9113 section 8.2.3): HTTP/1.1 has one `Cookie`.

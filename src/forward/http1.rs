@@ -8,11 +8,13 @@ use super::failure::Failure;
 use super::upload::Upload;
 use crate::clock::{self, Time};
 use crate::socket::Socket;
+use bytes::Bytes;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::oneshot::{Receiver, channel};
 use tokio::task::AbortHandle;
 
 /// The connections.
@@ -38,6 +40,8 @@ pub(super) struct Link {
     pub(super) sender: SendRequest<Upload>,
     pub(super) wire: Socket,
     driver: AbortHandle,
+    /// What the other side sent after it had switched protocols.
+    rest: Receiver<Bytes>,
     /// When a response last came on it, or it was made.
     pub(super) used_at: Time,
     /// It has served before: its other side may have closed it by now.
@@ -142,14 +146,18 @@ impl Connections {
             .await
             .map_err(|_| Failure::Broken)?;
         room.keep();
+        let (tell, rest) = channel();
         let driver = tokio::task::spawn_local(async move {
             // What went wrong is told by whoever has a request on it.
-            let _ = connection.await;
+            if let Ok(parts) = connection.without_shutdown().await {
+                let _ = tell.send(parts.read_buf);
+            }
         });
         Ok(Link {
             sender,
             wire,
             driver: driver.abort_handle(),
+            rest,
             used_at: clock::now(),
             reused: false,
             reusable: true,
@@ -203,6 +211,12 @@ impl Drop for Room<'_> {
 }
 
 impl Link {
+    /// The connection itself, after the other side has switched protocols, and what it has sent since.
+    pub(super) async fn switched(&mut self) -> Option<(Socket, Bytes)> {
+        let rest = (&mut self.rest).await.ok()?;
+        Some((self.wire.clone(), rest))
+    }
+
     /// An exchange begins. If it is not ended well, the connection ends with a reset.
     pub(super) fn begin(&mut self) {
         self.before = self.wire.sent();

@@ -5,6 +5,8 @@ use super::arriving::Arriving;
 use super::upload::Limits;
 use super::{http1, http2};
 use crate::clock::{self, Time};
+use crate::socket::Socket;
+use bytes::Bytes;
 use http::{Response, Version};
 
 /// An exchange's place on a connection. Dropped before its end, it ends the exchange: by closing the
@@ -68,6 +70,14 @@ impl Link {
             }
             // Large: kept out of the caller's future.
             Place::Http2(stream) => Box::pin(stream.send(request)).await,
+        }
+    }
+
+    /// The connection itself, after the other side has switched protocols, and what it has sent since.
+    pub(super) async fn switched(&mut self) -> Option<(Socket, Bytes)> {
+        match &mut self.place {
+            Place::Http1(link) => link.switched().await,
+            Place::Http2(_) => None,
         }
     }
 

@@ -16,6 +16,7 @@ mod http2;
 mod link;
 mod pool;
 mod relay;
+mod tunnel;
 mod unread;
 mod upload;
 mod watch;
@@ -28,6 +29,7 @@ pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
+use crate::route::upgrade;
 use crate::tls::client::Tls;
 use attend::Attended;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -41,6 +43,7 @@ use prometheus::Histogram;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+pub use tunnel::Tunnel;
 use unread::Came;
 use upload::Upload;
 
@@ -125,6 +128,7 @@ impl Upstreams {
         let body = Came::new(body, &head, &self.orphans);
         Box::new(Outgoing {
             body: Upload::new(body, h2),
+            upgrade: false,
             head,
         })
     }
@@ -150,6 +154,10 @@ impl Upstreams {
         request.bind(token_headers, pool);
         let progress = Rc::clone(request.progress());
         match exchange::run(pool, None, request, &progress).await {
+            Ok((response, link)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let tunnel = Tunnel::new(link, None);
+                Ok(response.map(|_| Download::switched(tunnel)))
+            }
             Ok((response, link)) => {
                 let whole = progress.is_whole();
                 Ok(response.map(|body| Download::direct(body, link, whole)))
@@ -168,7 +176,12 @@ impl Upstreams {
     /// [`Failed`] where no answer came.
     pub async fn ask(&self, upstream: usize, head: Parts) -> Result<StatusCode, Failed> {
         let body = Upload::none();
-        let mut request = Box::new(Outgoing { head, body });
+        let upgrade = false;
+        let mut request = Box::new(Outgoing {
+            head,
+            upgrade,
+            body,
+        });
         let pool = &self.pools[upstream];
         request.bind(&Rc::default(), pool);
         let progress = Rc::clone(request.progress());
@@ -214,6 +227,8 @@ impl Upstreams {
 pub struct Outgoing {
     /// The head, as it will go out.
     pub head: Parts,
+    /// It asks to become a WebSocket.
+    pub upgrade: bool,
     body: Upload,
 }
 
@@ -230,9 +245,19 @@ impl Outgoing {
         self.body.limit(most)
     }
 
+    /// One that was not taken.
+    fn again(head: Parts, body: Upload) -> Box<Self> {
+        let upgrade = upgrade::asks(&head); // as it was made to
+        Box::new(Self {
+            head,
+            upgrade,
+            body,
+        })
+    }
+
     fn from_request(request: Request<Upload>) -> Box<Self> {
         let (head, body) = request.into_parts();
-        Box::new(Self { head, body })
+        Self::again(head, body)
     }
 
     fn into_request(self) -> Request<Upload> {

@@ -8,10 +8,12 @@ use super::failure::Failed;
 use super::grpc;
 use super::pool::Pool;
 use super::relay::{Relay, Step};
+use super::tunnel::Tunnel;
 use super::upload::Progress;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::config::settings::SettledAt;
+use http::StatusCode;
 use http_body::Body;
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,6 +45,10 @@ pub(super) async fn run(
             return (Err(failed), None);
         }
     };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let tunnel = Tunnel::new(link, Some(pass));
+        return (Ok(response.map(|_| Download::switched(tunnel))), None);
+    }
     let promised = grpc::promises_status(response.headers());
     let status = !pool.upstream.unsettled_status.contains(&response.status());
     let is_over = response.body().is_end_stream();

@@ -1,5 +1,6 @@
 //! A client connection, and whether a request of it is under way.
 
+use crate::forward::Tunnel;
 use crate::forward::headers::Peer;
 use crate::socket::Socket;
 use std::cell::{Cell, OnceCell};
@@ -13,6 +14,7 @@ pub struct Client {
     /// The connection itself.
     pub socket: Socket,
     names: OnceCell<Box<[String]>>,
+    tunnel: Cell<Option<Box<Tunnel>>>,
     under_way: Cell<usize>,
     served: Cell<u64>,
     late: Notify,
@@ -30,6 +32,7 @@ impl Client {
             peer,
             socket,
             names: OnceCell::new(),
+            tunnel: Cell::new(None),
             under_way: Cell::new(0),
             served: Cell::new(0),
             late: Notify::new(),
@@ -46,6 +49,16 @@ impl Client {
     #[must_use]
     pub fn names(&self) -> &[String] {
         self.names.get().map_or(&[], |names| names)
+    }
+
+    /// Its connection becomes a WebSocket once the response that grants it has left.
+    pub fn switches(&self, tunnel: Box<Tunnel>) {
+        self.tunnel.set(Some(tunnel));
+    }
+
+    /// Takes the WebSocket that its connection becomes.
+    pub fn take_tunnel(&self) -> Option<Box<Tunnel>> {
+        self.tunnel.take()
     }
 
     /// It was quiet for too long, and will be closed if it stays so.

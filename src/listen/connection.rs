@@ -143,12 +143,12 @@ async fn h1(
     let mut http = http1::Builder::new();
     http.max_header_size(limits.max_header_bytes)
         .half_close(false);
-    let mut connection = pin!(http.serve_connection(client.socket.clone(), service));
+    let mut connection = http.serve_connection(client.socket.clone(), service);
     let stopping = stop.clone();
     let mut asked = pin!(stop.wait_for(|stop| *stop));
     let mut listens = false;
     let ended = poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+        if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
             return Poll::Ready(Some(ended));
         }
         // Once it listens it is woken; there is no need to ask at each poll.
@@ -159,11 +159,19 @@ async fn h1(
         asked.as_mut().poll(cx).map(|_| None)
     })
     .await;
-    if let Some(ended) = ended {
-        return ended;
+    match ended {
+        Some(ended) => ended?,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            Box::pin(wind_up(Pin::new(&mut connection), client, || {})).await?;
+        }
     }
-    connection.as_mut().graceful_shutdown();
-    Box::pin(wind_up(connection, client, || {})).await
+    if let Some(tunnel) = client.take_tunnel() {
+        let _under_way = client.begin();
+        let early = connection.into_parts().read_buf;
+        Box::pin(tunnel.run(client.socket.clone(), early)).await;
+    }
+    Ok(())
 }
 
 async fn h2(

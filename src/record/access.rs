@@ -201,6 +201,7 @@ pub struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// The route's name; empty where there is none.
+    #[serde(serialize_with = "text")]
     pub route: Arc<str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     resources: Vec<String>,
@@ -327,6 +328,10 @@ pub fn trace_id(traceparent: &[u8]) -> Option<String> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "so serde calls it")]
 fn word<S: Serializer>(decision: &Decision, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(decision.word())
+}
+
+fn text<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(text)
 }
 
 fn millis<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {

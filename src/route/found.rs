@@ -17,6 +17,8 @@ pub struct Match<'a> {
     pub route: &'a Route,
     /// Read or write.
     pub class: Class,
+    /// It asks to become a WebSocket, and its route lets it.
+    pub upgrade: bool,
     /// The method that it is judged by: its own, or what overrides that.
     pub method: Method,
     /// What it needs passes for; `None` where it needs none (reads, routes that are off).

@@ -16,6 +16,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod upgrade;
 
 pub use class::{Class, PATH_OVERRIDES, overrides_path};
 pub use found::{Destination, End, Key, Keys, Match, Reject};
@@ -137,9 +138,16 @@ impl Routes {
             target::strip(raw.path, entry.strip),
             query.as_deref(),
         );
+        // A WebSocket carries whatever its ends agree on: it is a write.
+        let upgrade = entry.route.websocket && marks.hop_by_hop() && upgrade::asks(parts);
         let mut found = Match {
             route: &entry.route,
-            class: head.methods.class(&entry.route),
+            class: if upgrade {
+                Class::Write
+            } else {
+                head.methods.class(&entry.route)
+            },
+            upgrade,
             method: head.methods.judged().clone(),
             keys: None,
             target: target.map_err(malformed)?,

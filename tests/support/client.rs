@@ -50,6 +50,12 @@ impl Client {
         }
     }
 
+    /// Reads as many bytes as fit.
+    #[track_caller]
+    pub fn read_exact(&mut self, bytes: &mut [u8]) {
+        self.stream.read_exact(bytes).unwrap();
+    }
+
     /// The socket, to send on from another thread.
     pub fn stream(&self) -> TcpStream {
         self.stream.get_ref().try_clone().unwrap()

@@ -138,6 +138,7 @@ fn one(
             .and_then(|(v, path)| strip_prefix(v, path)),
         token: place,
         format,
+        websocket: table.read_or("websocket", false, Value::flag),
         disclose_fence: table.read_or("disclose_fence", false, Value::flag),
         max_body: table.read("max_body", |v| Some(v.size(1)? as u64)),
         max_advance: table.read("max_advance", number),

@@ -20,6 +20,7 @@ pub fn check(
     for (j, later) in routes.iter().enumerate() {
         poison(source, &server.listen, later);
         strangers(source, server, later);
+        tunnels(source, later);
         advice(source, later);
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
@@ -61,6 +62,14 @@ fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
                 "{open} is beyond loopback, and nothing says who may raise this route's fences, so one request with a huge token could lock its holders out: name them with allow, or a service that decides with auth_request; write raise = \"anyone\" if all who reach it are trusted, or listen on loopback"
             ),
         );
+    }
+}
+
+/// A WebSocket begins as HTTP/1.1.
+fn tunnels(source: &Source<'_>, placed: &Placed) {
+    if placed.route.websocket && placed.route.upstream.http2 {
+        let what = "is for an upstream with protocol = \"http1\": name one, or remove it";
+        source.fault(placed.line, &format!("{}.websocket", key_of(placed)), what);
     }
 }
 

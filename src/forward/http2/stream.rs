@@ -57,7 +57,7 @@ impl Stream {
         &mut self,
         request: Box<Outgoing>,
     ) -> Result<Response<Arriving>, Option<Box<Outgoing>>> {
-        let Outgoing { head, body } = *request;
+        let Outgoing { head, body, .. } = *request;
         let bodiless = body.is_over();
         let message = headers::http2(head.clone(), &self.pool.dialer.upstream);
         self.before = self.connection.wire.sent();
@@ -67,7 +67,7 @@ impl Stream {
         self.sender = sender;
         let Some(Ok((response, stream))) = sent else {
             self.pool.leave(&self.connection);
-            return Err(Some(Box::new(Outgoing { head, body })));
+            return Err(Some(Outgoing::again(head, body)));
         };
         self.refused = false;
         let stream = Rc::new(RefCell::new(stream));
@@ -88,7 +88,7 @@ impl Stream {
                 if self.refused || error.is_io() {
                     self.pool.leave(&self.connection); // or it would be tried there again
                 }
-                Err(body.map(|body| Box::new(Outgoing { head, body })))
+                Err(body.map(|body| Outgoing::again(head, body)))
             }
         }
     }
