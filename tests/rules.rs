@@ -46,6 +46,8 @@ mod regressions_pool;
 mod reload;
 #[path = "rules/resources.rs"]
 mod resources;
+#[path = "rules/systemd.rs"]
+mod systemd;
 #[path = "rules/tls.rs"]
 mod tls;
 #[path = "rules/tokens.rs"]
