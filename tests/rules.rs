@@ -38,6 +38,8 @@ mod modes;
 mod order;
 #[path = "rules/poison.rs"]
 mod poison;
+#[path = "rules/reach.rs"]
+mod reach;
 #[path = "rules/regressions.rs"]
 mod regressions;
 #[path = "rules/regressions_pool.rs"]

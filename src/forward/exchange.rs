@@ -54,6 +54,7 @@ pub(super) async fn run(
             Ok(response) if response.status() != StatusCode::SWITCHING_PROTOCOLS => {
                 pool.seconds
                     .observe(clock::now().since(began).as_secs_f64());
+                pool.reach.answered();
                 return Ok((response, link));
             }
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for
