@@ -12,8 +12,8 @@ use crate::admit::{Gates, Tenure};
 use crate::clock;
 use crate::config::Settings;
 use crate::journey::{Shared, Worker};
-use crate::lifecycle::Stop;
-use crate::listen::{self, BindError, Bound, Limits, Room};
+use crate::lifecycle::{Heart, Manager, Pulse, Stop};
+use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
 use crate::record::Metrics;
 use crate::record::access::{AccessLog, Target};
 use crate::store::{Observer, OpenError, RocksStore};
@@ -21,6 +21,7 @@ use crate::tls::{TlsError, server};
 use reload::Live;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -92,12 +93,12 @@ impl Observer for Watcher {
 }
 
 impl Gateway {
-    /// Opens the store and binds the addresses. From here on the store counts as unclean until
+    /// Opens the store and binds the addresses, but for those whose listeners were passed. From here on the store counts as unclean until
     /// [`Gateway::serve`] has ended well.
     ///
     /// # Errors
     /// [`Error`], with what to do about it. A store that was clean is left clean.
-    pub fn open(settings: Settings) -> Result<Self, Error> {
+    pub fn open(settings: Settings, passed: Passed) -> Result<Self, Error> {
         let encryption = Encryption::open(&settings)?;
         let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
@@ -116,7 +117,7 @@ impl Gateway {
         }
         let before = handover.before;
         let tenure = Tenure::new(since, handover.clean, before.settle, before.lax);
-        let bound = bind(&settings);
+        let bound = bind(&settings, passed);
         let (listeners, admin) = match bound {
             Ok(bound) => bound,
             Err(error) => {
@@ -160,13 +161,14 @@ impl Gateway {
     }
 
     /// Serves until `stop` asks for the end, finishes what is under way within `shutdown_timeout`, and
-    /// closes the store: clean where nothing is unsettled.
+    /// closes the store: clean where nothing is unsettled. Tells `manager` how it goes.
     ///
     /// # Errors
     /// [`Error`] where a thread cannot start, or the store does not close in order.
-    pub fn serve(mut self, stop: &Stop) -> Result<(), Error> {
+    pub fn serve(mut self, stop: &Stop, manager: &Manager) -> Result<(), Error> {
         let workers = self.live.now().settings.server.workers;
         let mut threads = Vec::with_capacity(workers);
+        let pulse = Pulse::new(workers);
         for number in 0..workers {
             let listeners = self
                 .listeners
@@ -174,20 +176,21 @@ impl Gateway {
                 .filter_map(|bound| bound.listeners.pop());
             let listeners: Vec<_> = listeners.collect();
             let (live, tls, stop) = (self.live.watch(), self.live.clients_tls(), stop.clone());
-            let room = Arc::clone(&self.room);
+            let (room, heart) = (Arc::clone(&self.room), pulse.of(number));
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(live, listeners, tls.as_ref(), &room, &stop));
+                .spawn(move || work(live, listeners, tls.as_ref(), &room, &stop, heart));
             threads.push(thread.map_err(|e| Error::System(e.to_string()))?);
         }
         let admin = self.admin.listeners.pop();
-        self.watch(admin, stop)?;
+        self.watch(admin, stop, manager, &pulse)?;
         for thread in threads {
             match thread.join() {
                 Ok(done) => done?,
                 Err(_) => return Err(Error::System("a serving thread panicked".into())),
             }
         }
+        manager.closing();
         let gates = Arc::clone(&self.live.now().gates);
         let unsettled = gates.unsettled();
         let clean = unsettled == 0 && !gates.tenure().has_predecessor();
@@ -206,7 +209,13 @@ impl Gateway {
 
     /// The admin pages and the housekeeping, on the calling thread, until the gateway has stopped
     /// serving.
-    fn watch(&mut self, listener: Option<std::net::TcpListener>, stop: &Stop) -> Result<(), Error> {
+    fn watch(
+        &mut self,
+        listener: Option<std::net::TcpListener>,
+        stop: &Stop,
+        manager: &Manager,
+        pulse: &Pulse,
+    ) -> Result<(), Error> {
         let runtime = runtime()?;
         let first = self.live.now();
         let state = admin::State {
@@ -224,12 +233,14 @@ impl Gateway {
             drop(first); // or what it has would never be let go of
             let mut tick = clock::ticks(GATE_SWEEP);
             let mut look = clock::ticks(TLS_LOOK);
+            let mut serving = pin!(manager.serving(pulse));
             loop {
                 tokio::select! {
                     _ = tick.tick() => gates.sweep(),
                     _ = look.tick() => self.live.look(),
                     () = stop.reload_asked() => self.live.reload(),
                     () = stop.asked() => break,
+                    never = &mut serving => match never {},
                 }
             }
             let (patience, workers) = {
@@ -237,12 +248,17 @@ impl Gateway {
                 (server.shutdown_timeout, server.workers)
             };
             let deadline = clock::now().after(patience);
+            let left = || {
+                let (writes, clients) = (gates.unsettled(), self.room.taken());
+                format!("{writes} writes under way or inside their settle, {clients} connections")
+            };
             tokio::select! {
                 () = stop.done(workers) => {}
                 () = stop.hard() => {}
                 () = clock::sleep_until(deadline) => {
                     tracing::warn!("shutdown_timeout has passed: cutting what is still under way");
                 }
+                never = manager.stopping(left) => match never {},
             }
             stop.ask_hard();
             Ok(())
@@ -260,16 +276,15 @@ fn access_log(settings: &Settings, metrics: &Metrics) -> Result<Option<Arc<Acces
     log.map(Some).map_err(Error::AccessLog)
 }
 
-fn bind(settings: &Settings) -> Result<(Vec<Bound>, Bound), BindError> {
+fn bind(settings: &Settings, mut passed: Passed) -> Result<(Vec<Bound>, Bound), BindError> {
     let server = &settings.server;
     let listeners = server
         .listen
         .iter()
-        .map(|address| listen::bind(*address, server.workers));
-    Ok((
-        listeners.collect::<Result<_, _>>()?,
-        listen::bind(settings.admin.listen, 1)?,
-    ))
+        .map(|address| listen::bind(*address, server.workers, passed.at(*address)));
+    let listeners = listeners.collect::<Result<_, _>>()?;
+    let admin = settings.admin.listen;
+    Ok((listeners, listen::bind(admin, 1, passed.at(admin))?))
 }
 
 fn runtime() -> Result<LocalRuntime, Error> {
@@ -287,6 +302,7 @@ fn work(
     tls: Option<&Arc<server::Tls>>,
     room: &Arc<Room>,
     stop: &Stop,
+    heart: Heart,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
     let shared = Arc::clone(&live.borrow_and_update());
@@ -331,6 +347,7 @@ fn work(
             loop {
                 tick.tick().await;
                 sweeper.sweep();
+                heart.beat();
             }
         });
         let all = async {

@@ -20,7 +20,7 @@ use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
 use crate::record::access::AccessLog;
-use crate::record::{Decision, FENCING_STATUS, Metrics};
+use crate::record::{Decision, FENCING_STATUS, Metrics, Reach};
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
@@ -51,6 +51,8 @@ pub struct Shared {
     pub access_log: Option<Arc<AccessLog>>,
     /// For each upstream, how it is spoken to where that is over TLS.
     pub upstream_tls: Vec<Option<Arc<Tls>>>,
+    /// For each upstream, whether it can be reached.
+    pub reach: Vec<Arc<Reach>>,
     /// The configuration.
     pub settings: Settings,
 }
@@ -77,6 +79,7 @@ impl Journey {
             &shared.upstream_tls,
             settings.server.workers,
             &seconds,
+            &shared.reach,
         );
         let token_headers = settings
             .routes

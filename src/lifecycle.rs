@@ -1,4 +1,11 @@
-//! Stopping, softly first, then hard, and reading the configuration again: who asks for it, and who has heard.
+//! Stopping, softly first, then hard, and reading the configuration again: who asks for it, who has heard, and
+//! what the service manager is told.
+
+mod manager;
+mod pulse;
+
+pub use manager::Manager;
+pub use pulse::{Heart, Pulse};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,6 +10,8 @@ use fencegate::record::Decision;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 fn read(path: &str) -> String {
     let full = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -203,6 +205,56 @@ fn example_configurations_have_no_faults() {
             panic!("{page}: {faults:#?}\n{text}");
         }
     }
+}
+
+/// The values of a key in a unit.
+fn of_unit<'a>(unit: &'a str, key: &'a str) -> Vec<&'a str> {
+    let pairs = unit.lines().filter_map(|line| line.split_once('='));
+    let found = pairs.filter(|(name, _)| *name == key);
+    found.map(|(_, value)| value).collect()
+}
+
+#[test]
+fn the_units_fit_the_sample() {
+    let sample = config::load(&read("config/fencegate.toml")).unwrap();
+    let settings = sample.settings;
+    let addresses = settings
+        .server
+        .listen
+        .iter()
+        .chain([&settings.admin.listen]);
+    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+    let socket = read("config/fencegate.socket");
+    assert_eq!(of_unit(&socket, "ListenStream"), addresses);
+    let service = read("config/fencegate.service");
+    let stop = of_unit(&service, "TimeoutStopSec")[0].parse().unwrap();
+    assert!(Duration::from_secs(stop) > settings.server.shutdown_timeout);
+    assert_eq!(of_unit(&service, "Type"), ["notify"]);
+}
+
+/// Where systemd is at hand it says what it thinks of the units.
+#[test]
+fn systemd_finds_no_fault_in_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut paths = Vec::new();
+    for name in ["fencegate.service", "fencegate.socket"] {
+        // A program and a user that there are.
+        let unit = read(&format!("config/{name}"));
+        let unit = unit.replace("/usr/local/bin/fencegate", "/bin/true");
+        let unit = unit.replace("=fencegate\nGroup=fencegate", "=root\nGroup=root");
+        let path = folder.path().join(name);
+        fs::write(&path, unit).unwrap();
+        paths.push(path);
+    }
+    let verify = Command::new("systemd-analyze")
+        .arg("verify")
+        .args(paths)
+        .output();
+    let Ok(verify) = verify else { return };
+    let said = String::from_utf8_lossy(&verify.stderr);
+    let faults = said.lines().filter(|line| line.contains("fencegate"));
+    let faults: Vec<_> = faults.collect();
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ mod modes;
 mod order;
 #[path = "rules/poison.rs"]
 mod poison;
+#[path = "rules/reach.rs"]
+mod reach;
 #[path = "rules/regressions.rs"]
 mod regressions;
 #[path = "rules/regressions_pool.rs"]
@@ -46,6 +48,8 @@ mod regressions_pool;
 mod reload;
 #[path = "rules/resources.rs"]
 mod resources;
+#[path = "rules/systemd.rs"]
+mod systemd;
 #[path = "rules/tls.rs"]
 mod tls;
 #[path = "rules/tokens.rs"]

@@ -4,6 +4,7 @@
 //! resources, and has no other protection yet.
 
 mod fences;
+mod ready;
 
 pub use fences::{Fence, Page, page};
 
@@ -11,7 +12,6 @@ use crate::record::Metrics;
 use crate::store::FenceStore;
 use axum::Router;
 use axum::extract::State as Extract;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -35,26 +35,13 @@ pub struct State {
 pub async fn serve(listener: TcpListener, state: State) {
     let pages = Router::new()
         .route("/healthz", get(|| async { "alive\n" }))
-        .route("/readyz", get(ready))
+        .route("/readyz", get(ready::ready))
         .route("/metrics", get(metrics))
         .route("/api/v1/fences", get(fences::list))
         .with_state(state)
         .into_make_service_with_connect_info::<SocketAddr>();
     if let Err(error) = axum::serve(listener, pages).await {
         tracing::error!(%error, "the admin pages have ended");
-    }
-}
-
-async fn ready(Extract(state): Extract<State>) -> impl IntoResponse {
-    if *state.stopping.borrow() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
-    }
-    match state.store.trouble() {
-        None => (StatusCode::OK, "ready\n".to_owned()),
-        Some(why) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the fence store is down: {why}\n"),
-        ),
     }
 }
 

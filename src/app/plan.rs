@@ -38,6 +38,7 @@ pub(super) fn first(
         routes: Routes::new(&settings),
         policies,
         gates,
+        reach: metrics.reach.take_up(urls(&settings)),
         metrics,
         access_log,
         upstream_tls: encryption.upstreams.clone(),
@@ -87,11 +88,18 @@ pub(super) fn next(
         routes: Routes::new(&settings),
         policies,
         gates: Arc::clone(&before.gates),
+        reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
         access_log: before.access_log.clone(),
         upstream_tls: encryption.upstreams.clone(),
         settings,
     })
+}
+
+/// The names and URLs of its upstreams.
+fn urls(settings: &Settings) -> impl Iterator<Item = (&str, String)> {
+    let upstreams = settings.upstreams.iter();
+    upstreams.map(|u| (&*u.name, format!("{}://{}", u.scheme(), u.authority)))
 }
 
 /// How long what went past the gates may still take effect: on routes that are off, and by methods that

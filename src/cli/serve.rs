@@ -2,11 +2,14 @@
 
 use super::{Failure, in_file, load_text};
 use crate::app::Gateway;
-use crate::lifecycle::Stop;
+use crate::lifecycle::{Manager, Stop};
+use crate::listen::Passed;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
+    let passed = Passed::take(); // first, since there is no other thread yet
+    let manager = Manager::from_env();
     let (loaded, text) = load_text(config)?;
     for warning in &loaded.warnings {
         tracing::warn!("{}", in_file(config, warning));
@@ -17,13 +20,20 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let path = std::path::absolute(&loaded.settings.store.path)?
         .display()
         .to_string();
-    let gateway = Gateway::open(loaded.settings)?.following(config, text);
+    let addresses = [
+        &loaded.settings.server.listen[..],
+        &[loaded.settings.admin.listen],
+    ];
+    let passed = passed.and_then(|passed| passed.fit(&addresses.concat()));
+    let passed = passed.map_err(|error| Failure::Config(format!("fencegate: {error}")))?;
+    let gateway = manager.starting(|| Gateway::open(loaded.settings, passed))?;
+    let gateway = gateway.following(config, text);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), store = %path, "fencegate has its store");
     for address in gateway.addresses() {
         tracing::info!(%address, "serving");
     }
     tracing::info!(address = %gateway.admin_address(), "admin pages");
-    gateway.serve(&stop)?;
+    gateway.serve(&stop, &manager)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use crate::config::settings::Upstream;
+use crate::record::Reach;
 use crate::socket::Socket;
 use crate::tls::H2;
 use crate::tls::client::Tls;
@@ -13,18 +14,33 @@ use tokio::net::TcpStream;
 pub(super) struct Dialer {
     pub(super) upstream: Arc<Upstream>,
     tls: Option<Arc<Tls>>,
+    reach: Arc<Reach>,
 }
 
 impl Dialer {
-    pub(super) const fn new(upstream: Arc<Upstream>, tls: Option<Arc<Tls>>) -> Self {
-        Self { upstream, tls }
+    pub(super) const fn new(
+        upstream: Arc<Upstream>,
+        tls: Option<Arc<Tls>>,
+        reach: Arc<Reach>,
+    ) -> Self {
+        Self {
+            upstream,
+            tls,
+            reach,
+        }
     }
 
     /// Connects within `connect_timeout`, the TLS handshake included. Dropping the future closes what there
     /// is of it.
     pub(super) async fn dial(&self) -> Result<Socket, Failure> {
         let dialled = tokio::time::timeout(self.upstream.connect_timeout, self.connect());
-        dialled.await.map_err(|_| Failure::ConnectTimeout)?
+        let dialled = dialled.await.map_err(|_| Failure::ConnectTimeout);
+        let dialled = dialled.flatten();
+        match &dialled {
+            Ok(_) => self.reach.connected(),
+            Err(failure) => self.reach.failed(word(failure)),
+        }
+        dialled
     }
 
     async fn connect(&self) -> Result<Socket, Failure> {
@@ -46,5 +62,23 @@ impl Dialer {
             return Err(Failure::Tls(io::Error::other(what)));
         }
         Ok(socket)
+    }
+}
+
+/// Why there is no connection, in the words of RFC 9209.
+fn word(failure: &Failure) -> &'static str {
+    use io::ErrorKind as Kind;
+    match failure {
+        Failure::ConnectTimeout => "connection_timeout",
+        Failure::Tls(_) => "tls_protocol_error",
+        Failure::Connect(error) => match error.kind() {
+            Kind::ConnectionRefused => "connection_refused",
+            Kind::ConnectionReset | Kind::ConnectionAborted => "connection_terminated",
+            Kind::TimedOut => "connection_timeout",
+            Kind::HostUnreachable | Kind::NetworkUnreachable => "destination_ip_unroutable",
+            _ if error.raw_os_error().is_none() => "dns_error",
+            _ => "proxy_internal_error", // no descriptor or no port is left
+        },
+        _ => "connection_terminated",
     }
 }

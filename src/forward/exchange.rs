@@ -55,6 +55,7 @@ pub(super) async fn run(
             Ok(response) if may_be(&response, upgrade && progress.is_whole()) => {
                 pool.seconds
                     .observe(clock::now().since(began).as_secs_f64());
+                pool.reach.answered();
                 return Ok((response, link));
             }
             Ok(_) => (Failure::Broken, None), // an upgrade that nobody asked for

@@ -29,6 +29,7 @@ pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
+use crate::record::Reach;
 use crate::route::upgrade;
 use crate::tls::client::Tls;
 use attend::Attended;
@@ -61,22 +62,22 @@ pub struct Upstreams {
 impl Upstreams {
     /// `tls`: for each upstream, how it is spoken to where that is over TLS. `share`: how many threads have
     /// pools to the same upstreams. `seconds`: for each upstream, where the time from a request to its
-    /// response head is recorded.
+    /// response head is recorded. `reach`: for each, where it is noted whether it can be reached.
     #[must_use]
     pub fn new(
         upstreams: &[Arc<Upstream>],
         tls: &[Option<Arc<Tls>>],
         share: usize,
         seconds: &[Histogram],
+        reach: &[Arc<Reach>],
     ) -> Self {
-        let pools = upstreams
-            .iter()
-            .zip(tls)
-            .zip(seconds)
-            .map(|((u, tls), seconds)| {
-                Pool::new(Arc::clone(u), tls.clone(), share, seconds.clone())
-            })
-            .collect();
+        let told = seconds.iter().zip(reach);
+        let all = upstreams.iter().zip(tls).zip(told);
+        let pools = all.map(|((upstream, tls), (seconds, reach))| {
+            let (seconds, reach) = (seconds.clone(), Arc::clone(reach));
+            Pool::new(Arc::clone(upstream), tls.clone(), share, seconds, reach)
+        });
+        let pools = pools.collect();
         Self {
             pools,
             leaving: RefCell::default(),

@@ -8,6 +8,7 @@ use super::watch::Watch;
 use super::{http1, http2};
 use crate::clock::{self, Time};
 use crate::config::settings::Upstream;
+use crate::record::Reach;
 use crate::tls::client::Tls;
 use prometheus::Histogram;
 use std::rc::Rc;
@@ -22,6 +23,8 @@ pub(super) struct Pool {
     pub(super) watch: Watch,
     /// How long exchanges take, up to the response head.
     pub(super) seconds: Histogram,
+    /// Whether it can be reached.
+    pub(super) reach: Arc<Reach>,
 }
 
 enum Connections {
@@ -36,9 +39,10 @@ impl Pool {
         tls: Option<Arc<Tls>>,
         share: usize,
         seconds: Histogram,
+        reach: Arc<Reach>,
     ) -> Rc<Self> {
         let most = upstream.max_connections.div_ceil(share.max(1)).max(1);
-        let dialer = Dialer::new(Arc::clone(&upstream), tls.clone());
+        let dialer = Dialer::new(Arc::clone(&upstream), tls.clone(), Arc::clone(&reach));
         let connections = if upstream.http2 {
             Connections::Http2(http2::Connections::new(dialer, most))
         } else {
@@ -50,6 +54,7 @@ impl Pool {
             connections,
             watch: Watch::default(),
             seconds,
+            reach,
         })
     }
 
@@ -60,7 +65,7 @@ impl Pool {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             _ => false,
         };
-        tls && self.upstream.is_like(&other.upstream)
+        tls && Arc::ptr_eq(&self.reach, &other.reach) && self.upstream.is_like(&other.upstream)
     }
 
     /// How long the parts of an exchange may take here.

@@ -2,7 +2,8 @@
 //!
 //! With `SO_REUSEPORT` a second process on the same port would succeed silently and take half of the
 //! connections. So the address is bound without it first, and a lock per address is held for as long
-//! as the process lives.
+//! as the process lives. A listener that was passed to the process is shared by its threads instead: a
+//! new connection wakes all of them, and one takes it.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -35,16 +36,27 @@ pub struct Bound {
     _lock: UnixListener,
 }
 
-/// Binds an address for `count` threads.
+/// Binds an address for `count` threads, or takes the listener that was passed for it.
 ///
 /// # Errors
 /// [`BindError`] where another process holds the address, or the system refuses it.
-pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
+pub fn bind(
+    address: SocketAddr,
+    count: usize,
+    passed: Option<TcpListener>,
+) -> Result<Bound, BindError> {
     let refused = |source| BindError::Refused { address, source };
     let taken = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
         _ => refused(source),
     };
+    if let Some(passed) = passed {
+        return Ok(Bound {
+            address,
+            _lock: lock(address).map_err(taken)?,
+            listeners: shared(&passed, count).map_err(refused)?,
+        });
+    }
     // It does not listen: whoever connected to it would be reset when it goes.
     let probe = socket(address, false).map_err(taken)?;
     let local = probe.local_addr().map_err(refused)?;
@@ -59,6 +71,11 @@ pub fn bind(address: SocketAddr, count: usize) -> Result<Bound, BindError> {
         listeners: listeners.map_err(taken)?,
         _lock: lock,
     })
+}
+
+fn shared(passed: &TcpListener, count: usize) -> io::Result<Vec<TcpListener>> {
+    passed.set_nonblocking(true)?;
+    (0..count).map(|_| passed.try_clone()).collect()
 }
 
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
@@ -97,11 +114,12 @@ mod tests {
     #[test]
     fn a_second_bind_of_the_same_address_is_refused() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let first = bind(any, 2).unwrap();
+        let first = bind(any, 2, None).unwrap();
         assert_eq!(first.listeners.len(), 2);
-        assert!(matches!(bind(first.address, 1), Err(BindError::InUse(_))));
+        let second = bind(first.address, 1, None);
+        assert!(matches!(second, Err(BindError::InUse(_))));
         let address = first.address;
         drop(first);
-        assert!(bind(address, 1).is_ok());
+        assert!(bind(address, 1, None).is_ok());
     }
 }

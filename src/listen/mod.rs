@@ -4,10 +4,12 @@
 
 mod bind;
 mod connection;
+mod passed;
 mod room;
 mod serve;
 mod streams;
 
 pub use bind::{BindError, Bound, bind};
+pub use passed::{Passed, PassedError};
 pub use room::{Full, Room, Seat};
 pub use serve::{Limits, serve};

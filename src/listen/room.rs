@@ -44,6 +44,12 @@ impl Room {
         })
     }
 
+    /// How many places are taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken.lock().all
+    }
+
     /// Takes a place for a connection from this address.
     ///
     /// # Errors

@@ -69,7 +69,9 @@ pub async fn serve(
                 continue;
             }
         };
-        let seat = match room.enter(address.ip()) {
+        // One socket may be for both, if whoever passed it on made it so.
+        let ip = address.ip().to_canonical();
+        let seat = match room.enter(ip) {
             Ok(seat) => seat,
             Err(full) => {
                 metrics.refused_connection(matches!(full, Full::Client));
@@ -78,7 +80,7 @@ pub async fn serve(
             }
         };
         let socket = Socket::orderly(stream);
-        let client = Rc::new(Client::new(Peer::new(address.ip(), tls.is_some()), socket));
+        let client = Rc::new(Client::new(Peer::new(ip, tls.is_some()), socket));
         let guard = Open::enter(&open);
         let (stop, worker, tls) = (stop.clone(), Rc::clone(&worker), tls.clone());
         let metrics = Arc::clone(&metrics);

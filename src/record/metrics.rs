@@ -4,6 +4,7 @@
 //! request, so that no sender can add a series.
 
 use super::Decision;
+use super::reach::Reaches;
 use prometheus::core::Collector;
 use prometheus::{
     Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -24,6 +25,7 @@ const UNSETTLED: &str = "fencegate_unsettled_writes";
 const WAITING: &str = "fencegate_waiting_writes";
 const ZOMBIE_AGE: &str = "fencegate_zombie_age_seconds";
 const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
+const UPSTREAM_UP: &str = "fencegate_upstream_up";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
@@ -67,6 +69,8 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     upstream_seconds: HistogramVec,
+    /// Which upstreams can be reached.
+    pub reach: Reaches,
     /// For requests that no route takes.
     pub unrouted: Arc<RouteMetrics>,
     /// From the arrival of a raise until it is forwarded or refused, in seconds.
@@ -200,6 +204,11 @@ impl Metrics {
         let sizes = HistogramOpts::new(COMMIT_BATCH_SIZE, "raises in one commit");
         let upstream_seconds = in_seconds(UPSTREAM_SECONDS, "forwarded until the response head");
         let upstream_seconds = added(all, HistogramVec::new(upstream_seconds, &["upstream"]))?;
+        let up = Opts::new(
+            UPSTREAM_UP,
+            "0 where connecting to the upstream failed last",
+        );
+        let up = added(all, IntGaugeVec::new(up, &["upstream"]))?;
         let errors = Opts::new(STORE_ERRORS, "failed operations of the fence store");
         let errors = added(all, IntCounterVec::new(errors, &["op"]))?;
         let bad = Opts::new(
@@ -228,6 +237,7 @@ impl Metrics {
             commit_seconds: seconds(COMMIT_SECONDS, "one commit of the store with its sync")?,
             commit_batch_size: added(all, Histogram::with_opts(sizes.buckets(SIZES.to_vec())))?,
             upstream_seconds,
+            reach: Reaches::new(up),
             store_errors: STORE_OPS.map(|op| errors.with_label_values(&[op])),
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),

@@ -5,6 +5,8 @@
 pub mod access;
 pub mod decision;
 pub mod metrics;
+pub mod reach;
 
 pub use decision::{Decision, FENCING_STATUS};
 pub use metrics::{BadRequest, Metrics, RouteMetrics};
+pub use reach::Reach;

@@ -198,13 +198,13 @@ impl Gateway {
     /// Asks it to stop, and waits for its end.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
+        self.ask_to_stop();
+        self.ended()
+    }
+
+    /// Asks it to stop.
+    pub fn ask_to_stop(&self) {
         rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
-        let mut ended = None;
-        wait_until("the gateway's end", || {
-            ended = self.child.try_wait().unwrap();
-            ended.is_some()
-        });
-        ended.unwrap()
     }
 
     /// Kills it as a crash would.
@@ -233,13 +233,34 @@ impl Gateway {
         self.child = serve(self.folder.path(), log(self.folder.path()));
     }
 
+    /// As [`Gateway::begin_again`], with these variables and this standard input. The process is a shell
+    /// at first, which runs `first` and then becomes the gateway.
+    pub fn begin_again_by(&mut self, first: &str, env: &[(&str, &str)], stdin: Stdio) {
+        let folder = self.folder.path();
+        let mut shell = shell(folder, log(folder), first);
+        let child = shell.envs(env.iter().copied()).stdin(stdin).spawn();
+        self.child = child.unwrap();
+    }
+
+    /// Waits for its end, whoever asked for it.
+    #[track_caller]
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut ended = None;
+        wait_until("the gateway's end", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap()
+    }
+
     /// The process.
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Waits until it is ready.
     #[track_caller]
-    fn wait_ready(&mut self) {
+    pub fn wait_ready(&mut self) {
         let admin_port = self.admin_port;
         wait_until("/readyz", || {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -321,18 +342,23 @@ fn command(folder: &Path, name: &str) -> Command {
 /// It inherits SIGXFSZ ignored, so that a write over a file size limit fails as one on a full disk
 /// does.
 fn serve(folder: &Path, log: Stdio) -> Child {
+    let mut shell = shell(folder, log, "trap '' XFSZ");
+    shell.spawn().unwrap()
+}
+
+/// A shell that runs `first`, and then becomes the gateway.
+fn shell(folder: &Path, log: Stdio, first: &str) -> Command {
     let plain = command(folder, "serve");
     let mut command = Command::new("sh");
     command
-        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .args(["-c", &format!("{first}; exec \"$0\" \"$@\"")])
         .arg(plain.get_program())
         .args(plain.get_args())
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .unwrap()
+        .stderr(log);
+    command
 }
 
 /// A free loopback port below the range that the kernel gives to outgoing connections; each is given

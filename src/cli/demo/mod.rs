@@ -10,7 +10,8 @@ use super::Failure;
 use crate::app::Gateway;
 use crate::clock::{self, Time};
 use crate::config;
-use crate::lifecycle::Stop;
+use crate::lifecycle::{Manager, Stop};
+use crate::listen::Passed;
 use crate::store::RocksStore;
 use anyhow::{Context, anyhow, ensure};
 use service::Service;
@@ -193,11 +194,12 @@ impl Running {
             .map_err(|faults| anyhow!("{faults:?}"))?
             .settings;
         RocksStore::init(folder)?;
-        let gateway = Gateway::open(settings)?;
+        let gateway = Gateway::open(settings, Passed::default())?;
         let address = gateway.addresses().next().context("no address")?;
         let stop = Stop::default();
         let ours = stop.clone();
-        let thread = std::thread::Builder::new().spawn(move || gateway.serve(&ours))?;
+        let thread =
+            std::thread::Builder::new().spawn(move || gateway.serve(&ours, &Manager::default()))?;
         Ok(Self {
             address,
             stop,
