@@ -28,10 +28,14 @@ PENDING ?= tests/acceptance-pending.txt
 JOBS    ?= 4
 BENCH   ?=
 
+# How long `fuzz` runs each target, and from which seed: with one other than 0 the run is the same each time.
+FUZZ_SECONDS ?= 20
+FUZZ_SEED    ?= 0
+
 # What is shipped and measured: linked as one whole, guided by a profile. RocksDB is not compiled again for it.
 DIST := $(CARGO_TARGET_DIR)/dist/fencegate
 
-.PHONY: help build dist demo run test lint unit h2spec deny advisories accept bench fmt clean
+.PHONY: help build dist demo run test lint unit h2spec fuzz deny advisories accept bench fmt clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,10 +58,11 @@ run: build ## Serve with CONFIG; makes the store of the sample, config/fencegate
 	@if [ "$(CONFIG)" = config/fencegate.toml ]; then $(BIN) init --config $(CONFIG); fi
 	@exec $(BIN) serve --config $(CONFIG)
 
-test: ## Format, lints, docs, tests, licences, acceptance suite
+test: ## Format, lints, docs, tests, a short fuzzing, licences, acceptance suite
 	@tools/need.sh build test
 	@$(MAKE) lint
 	@$(MAKE) unit
+	@$(MAKE) fuzz FUZZ_SECONDS=10 FUZZ_SEED=1
 	@$(MAKE) deny
 	@$(MAKE) accept
 
@@ -65,6 +70,7 @@ lint: ## Format, clippy and rustdoc, all without a warning
 	$(CARGO) fmt --check
 	$(CARGO) clippy $(FLAGS) --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FLAGS) --no-deps --document-private-items
+	@tools/fuzz.sh lint
 
 unit: ## The tests of the crate
 	$(CARGO) test $(FLAGS) --no-fail-fast
@@ -72,6 +78,11 @@ unit: ## The tests of the crate
 h2spec: ## HTTP/2 conformance alone, case by case; a part of `unit`
 	@tools/need.sh build test
 	$(CARGO) test $(FLAGS) --test h2spec -- --nocapture
+
+fuzz: ## Fuzz what reads requests and the config, FUZZ_SECONDS for each target
+	@tools/need.sh build
+	@tools/fuzz.sh test
+	@tools/fuzz.sh run $(FUZZ_SECONDS) $(FUZZ_SEED)
 
 deny: ## Licences, bans and sources of the dependencies
 	@command -v cargo-deny >/dev/null || \
@@ -97,6 +108,7 @@ bench: ## Measure beside nginx and HAProxy; options in BENCH, say BENCH="--round
 
 fmt: ## Format the code
 	$(CARGO) fmt
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 clean: ## Remove what was built; keeps the store in data/
 	$(CARGO) clean

@@ -196,6 +196,8 @@ mod tests {
             "a=1&_METHOD=DELETE",
             "a;_method=DELETE",
             "_method=%44ELETE",
+            "_method%00=DELETE",
+            "_method[]=DELETE",
         ] {
             assert_eq!(
                 judged("GET", &format!("/a?{query}"), &[]),

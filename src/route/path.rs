@@ -85,6 +85,9 @@ pub fn refuse_double_encoding(decoded: &[u8]) -> Result<(), &'static str> {
             0xC0 | 0xC1 => return Err("an overlong encoding"),
             0xE0 if (0x80..0xA0).contains(&next(1)) => return Err("an overlong encoding"),
             0xF0 if (0x80..0x90).contains(&next(1)) => return Err("an overlong encoding"),
+            // UTF-8 had up to six bytes once, and some decoders still take them.
+            0xF8 if (0x80..0x88).contains(&next(1)) => return Err("an overlong encoding"),
+            0xFC if (0x80..0x84).contains(&next(1)) => return Err("an overlong encoding"),
             _ => {}
         }
     }
@@ -215,6 +218,8 @@ mod tests {
             "/%C1%81",
             "/%e0%80%af",
             "/%f0%80%80%af",
+            "/%f8%80%80%80%af",
+            "/%fc%80%80%80%80%af",
             "/.",
             "/ ",
             "/a/ /b",

@@ -42,7 +42,7 @@ pub fn all_like<'a>(query: &'a str, names: &[&str]) -> impl Iterator<Item = &'a 
         let key = loose(key);
         names
             .iter()
-            .any(|name| key.eq_ignore_ascii_case(name))
+            .any(|name| is_like(&key, name))
             .then_some(value)
     })
 }
@@ -86,14 +86,14 @@ pub fn value(raw: &str) -> Result<Vec<u8>, &'static str> {
 /// Whether some server could take the name of this pair for `name`.
 fn resembles(pair: &str, name: &str) -> bool {
     let key = pair.split_once('=').map_or(pair, |(key, _)| key);
-    if key.len() < name.len() {
-        return false;
-    }
-    let key = loose(key);
-    let rest = key
-        .get(..name.len())
-        .filter(|head| head.eq_ignore_ascii_case(name));
-    rest.is_some() && matches!(key.as_bytes().get(name.len()), None | Some(b'[' | 0))
+    key.len() >= name.len() && is_like(&loose(key), name)
+}
+
+/// The same for a name as [`loose`] gives it: in any case, with an index, or cut at NUL.
+fn is_like(key: &str, name: &str) -> bool {
+    let head = key.get(..name.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(name))
+        && matches!(key.as_bytes().get(name.len()), None | Some(b'[' | 0))
 }
 
 /// The name as a lenient server reads it.

@@ -731,6 +731,34 @@ fn a_folder_above_another_route_is_refused() {
 }
 
 #[test]
+fn a_folder_above_a_route_that_enforces_is_refused_where_its_own_only_observes() {
+    let all = routes(&[
+        (
+            "above",
+            "/a/{id}",
+            "resource = \"a/{id}\"\nmode = \"observe\"",
+        ),
+        ("deep", "/a/{id}/{*rest}", "resource = \"a/{id}/{rest}\""),
+    ]);
+    assert_eq!(word(&ask(all, "DELETE", "/a/5", &[])), "forbidden");
+    assert_eq!(word(&ask(all, "PUT", "/a/5", &[])), "ok");
+    let both = routes(&[
+        (
+            "above",
+            "/a/{id}",
+            "resource = \"a/{id}\"\nmode = \"observe\"",
+        ),
+        (
+            "deep",
+            "/a/{id}/{*rest}",
+            "resource = \"a/{id}/{rest}\"\nmode = \"observe\"",
+        ),
+    ]);
+    let found = ask(both, "DELETE", "/a/5", &[]).unwrap();
+    assert_eq!(found.keys.unwrap().first.tree, Tree::Ask);
+}
+
+#[test]
 fn a_folder_above_a_route_behind_another_prefix_is_refused() {
     let all = routes(&[
         (

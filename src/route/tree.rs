@@ -55,13 +55,14 @@ pub fn below(routes: &[Entry], place: &Place<'_, '_>) -> Result<Tree, &'static s
             .map_or(Tree::Refuse, |key| relation(other, &path, place.facts, key));
         match found {
             Tree::No => {}
-            Tree::Ask if tree == Tree::Refuse => {}
-            Tree::Refuse if route.mode == Mode::Enforce && own.mode != Mode::Enforce => {
+            // To be asked is no answer on a route that only observes.
+            _ if route.mode == Mode::Enforce && own.mode != Mode::Enforce => {
                 return Err(match place.end {
                     End::Request => "the path lies above what another route fences",
                     End::Destination => "the Destination lies above what another route fences",
                 });
             }
+            Tree::Ask if tree == Tree::Refuse => {}
             Tree::Refuse if place.key.is_none() => {}
             found => tree = found,
         }

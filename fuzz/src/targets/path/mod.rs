@@ -1,0 +1,186 @@
+//! Paths: two spellings that some server takes for one file never have two fences.
+//!
+//! The first line of the input is a path. The second is another one if it begins with a slash, else
+//! edits that make another spelling of the first: see [`spell`].
+
+mod spell;
+
+use crate::config::load;
+use crate::fence::ResourceKey;
+use crate::models::{self, File, SERVERS};
+use crate::route::{Class, End, Keys, Routes};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Uri};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// The whole path names the resource.
+static WHOLE: LazyLock<Routes> = LazyLock::new(|| {
+    routes(&[
+        ("root", "/", "resource = \"{path}\""),
+        ("all", "/{*key}", "resource = \"{path}\""),
+    ])
+});
+
+/// Captures of the path name it.
+static PARTS: LazyLock<Routes> = LazyLock::new(|| {
+    routes(&[
+        ("one", "/{first}", "resource = \"/{first}\""),
+        ("all", "/{first}/{*rest}", "resource = \"/{first}/{rest}\""),
+    ])
+});
+
+/// Checks the two spellings that the input gives.
+///
+/// # Panics
+/// Where a property does not hold.
+pub fn check(data: &[u8]) {
+    let mut lines = data.split(|&b| b == b'\n');
+    let (Some(first), second) = (lines.next(), lines.next().unwrap_or_default()) else {
+        return;
+    };
+    let second = if second.starts_with(b"/") {
+        second.to_vec()
+    } else {
+        spell::anew(first, second)
+    };
+    let (a, b) = (served(first), served(&second));
+    for (path, served) in [(first, &a), (&second, &b)] {
+        let text = path.escape_ascii();
+        assert!(served.is_some() || !is_plain(path), "{text} is refused");
+    }
+    let (Some(a), Some(b)) = (a, b) else {
+        return;
+    };
+    let (x, y) = (files(&a.forwarded), files(&b.forwarded));
+    for (((server, _), x), y) in SERVERS.iter().zip(&x).zip(&y) {
+        let (Some(x), Some(y)) = (x, y) else {
+            continue; // one of them is no file there
+        };
+        // A file with two fences is not protected. Two files with one fence lock each other out.
+        assert_eq!(
+            a.key == b.key,
+            x == y,
+            "{server}: {} ({}) and {} ({})",
+            a.forwarded,
+            a.key,
+            b.forwarded,
+            b.key
+        );
+    }
+}
+
+/// What is forwarded of a path, and the fence that it is judged by.
+struct Served {
+    forwarded: String,
+    key: ResourceKey,
+}
+
+/// Whether nobody could misread a path: names of unreserved characters but dots, each as it is or escaped
+/// once. Such a path is served.
+fn is_plain(path: &[u8]) -> bool {
+    let names = path.strip_prefix(b"/").unwrap_or_default();
+    let names = names.strip_suffix(b"/").unwrap_or(names);
+    names.split(|&b| b == b'/').all(|name| {
+        let name = models::decode(name);
+        let unreserved = |b: &u8| b.is_ascii_alphanumeric() || b"-_~".contains(b);
+        !name.is_empty() && name.iter().all(unreserved)
+    })
+}
+
+fn files(path: &str) -> Vec<Option<File>> {
+    SERVERS
+        .iter()
+        .map(|(_, file)| file(path.as_bytes()))
+        .collect()
+}
+
+/// `None` where the gateway refuses the path. All ways to the key of a path must give one.
+fn served(path: &[u8]) -> Option<Served> {
+    let uri = Uri::try_from(path).ok()?;
+    let put = request(Method::PUT, uri.clone());
+    let found = WHOLE.classify(&put);
+    let read = request(Method::GET, uri.clone());
+    let read = WHOLE.classify(&read);
+    assert_eq!(
+        found.is_ok(),
+        read.is_ok(),
+        "{uri}: reads are judged otherwise"
+    );
+    let (found, read) = (found.ok()?, read.ok()?);
+    assert_eq!((found.class, read.class), (Class::Write, Class::Read));
+    let key = key(found.keys.as_ref(), End::Request).unwrap();
+    assert_eq!(found.keys, read.keys, "{uri}: reads have another key");
+    assert_eq!(found.target, read.target);
+
+    let whole = path.split(|&b| b == b'#').next().unwrap_or_default();
+    if whole.starts_with(b"/") {
+        assert_eq!(
+            found.target.as_str().as_bytes(),
+            whole,
+            "{uri} is forwarded otherwise"
+        );
+    }
+    let forwarded = found.target.path().to_owned();
+
+    if let Ok(found) = PARTS.classify(&put) {
+        let parts = self::key(found.keys.as_ref(), End::Request).unwrap();
+        assert_eq!(parts, key, "{uri}: its captures make another key");
+    } else {
+        assert_eq!(
+            forwarded, "/",
+            "{uri} is refused where captures make the key"
+        );
+    }
+    let destination = as_destination(&forwarded);
+    assert_eq!(
+        destination, key,
+        "{uri}: as a Destination it has another key"
+    );
+    Some(Served { forwarded, key })
+}
+
+/// The key of a path that stands in a `Destination`.
+fn as_destination(path: &str) -> ResourceKey {
+    let mut copy = request(Method::from_bytes(b"COPY").unwrap(), Uri::from_static("/x"));
+    let value = HeaderValue::from_str(path).unwrap();
+    copy.headers.insert("destination", value);
+    let found = WHOLE.classify(&copy);
+    let found = found.unwrap_or_else(|why| panic!("{path} is no Destination: {why:?}"));
+    assert_eq!(
+        found.destination.map(|end| end.target),
+        PathAndQuery::try_from(path).ok()
+    );
+    key(found.keys.as_ref(), End::Destination).unwrap()
+}
+
+fn key(keys: Option<&Keys>, end: End) -> Option<ResourceKey> {
+    let keys = keys?;
+    assert!(keys.second.is_none());
+    (keys.first.end == end).then(|| keys.first.resource.clone())
+}
+
+fn request(method: Method, uri: Uri) -> Parts {
+    let host = uri
+        .authority()
+        .map_or("gate", |authority| authority.as_str())
+        .to_owned();
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.header("host", host).body(()).unwrap();
+    request.into_parts().0
+}
+
+fn routes(list: &[(&str, &str, &str)]) -> Routes {
+    let mut text =
+        "[store]\npath = \"data\"\n[upstreams.u]\nurl = \"http://a\"\nsettle = \"1s\"\n".to_owned();
+    for (name, path, resource) in list {
+        let _ = write!(
+            text,
+            "[[routes]]\nname = \"{name}\"\npath = \"{path}\"\nupstream = \"u\"\n{resource}\n\
+             raise_on_read = true\ncollections = \"allow\"\n"
+        );
+    }
+    let loaded = load(&text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    Routes::new(&loaded.settings)
+}
