@@ -17,6 +17,7 @@ impl Settings {
             max_connections_per_client,
             h2c,
             max_streams,
+            fold_case,
             tls,
             // These are looked at when they are needed.
             shutdown_timeout: _,
@@ -41,6 +42,7 @@ impl Settings {
             ),
             ("server.h2c", *h2c == b.h2c),
             ("server.max_streams", *max_streams == b.max_streams),
+            ("server.fold_case", *fold_case == b.fold_case),
             ("server.tls", *tls == b.tls),
             ("admin", self.admin == next.admin),
             ("store", self.store == next.store),

@@ -74,6 +74,8 @@ pub struct Server {
     pub reload_on_change: bool,
     /// `problem_base`: what a problem type begins with.
     pub problem_base: String,
+    /// `fold_case`: paths that differ only in capitals are one.
+    pub fold_case: bool,
     /// `max_connections`: of clients, over all listeners and workers.
     pub max_connections: usize,
     /// `max_connections_per_client`

@@ -43,6 +43,8 @@ pub const DESTINATION_TOKEN: HeaderName = HeaderName::from_static("fencing-token
 pub struct Routes {
     entries: Vec<Entry>,
     path_tokens: bool,
+    /// Capitals in a path do not matter.
+    fold_case: bool,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,7 @@ impl Routes {
         Self {
             entries,
             path_tokens,
+            fold_case: settings.server.fold_case,
         }
     }
 
@@ -215,7 +218,10 @@ impl Routes {
     }
 
     fn canonical<'a>(&self, raw: Split<'a>) -> Result<path::Canonical<'a>, &'static str> {
-        let canonical = path::canonical(raw.path)?;
+        let mut canonical = path::canonical(raw.path)?;
+        if self.fold_case {
+            canonical = path::folded(canonical)?;
+        }
         if self.path_tokens && target::has_mark(&canonical.text) {
             return Err("a second token in the path, or one that is spelt with escapes");
         }

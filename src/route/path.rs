@@ -49,6 +49,36 @@ pub fn canonical(raw: &str) -> Result<Canonical<'_>, &'static str> {
     })
 }
 
+/// The same where capitals do not matter: a service that folds case finds one file under both spellings.
+///
+/// # Errors
+/// For bytes beyond ASCII: how those are folded differs from one service to the next.
+pub fn folded(canonical: Canonical<'_>) -> Result<Canonical<'_>, &'static str> {
+    let bytes = canonical.text.as_bytes();
+    let beyond = |at: usize| bytes[at] == b'%' && bytes.get(at + 1).is_some_and(|&b| b >= b'8');
+    if (0..bytes.len()).any(beyond) {
+        return Err("a byte beyond ASCII in a path whose case does not matter");
+    }
+    if !bytes.iter().any(u8::is_ascii_uppercase) {
+        return Ok(canonical);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    let mut digits = 0; // of an escape, which stay as they are
+    for letter in canonical.text.chars() {
+        let inside = digits > 0;
+        digits = if letter == '%' { 2 } else { digits.max(1) - 1 };
+        text.push(if inside {
+            letter
+        } else {
+            letter.to_ascii_lowercase()
+        });
+    }
+    Ok(Canonical {
+        text: Cow::Owned(text),
+        ..canonical
+    })
+}
+
 /// Appends the bytes that a part of a canonical path stands for.
 pub fn decode(canonical: &str, out: &mut Vec<u8>) {
     if canonical.as_bytes().contains(&b'%') {
@@ -166,6 +196,20 @@ mod tests {
         let mut out = Vec::new();
         decode(&canonical(raw)?.text, &mut out);
         Ok(out)
+    }
+
+    #[test]
+    fn where_case_does_not_matter_spellings_that_differ_in_it_are_one() {
+        let folded = |raw| folded(canonical(raw)?).map(|c| c.text.into_owned());
+        assert_eq!(folded("/Files/ReadMe"), Ok("/files/readme".into()));
+        assert_eq!(folded("/FILES/%52eadme/"), Ok("/files/readme".into()));
+        // The digits of an escape are no letters.
+        assert_eq!(folded("/A%7fb%20C").ok(), None);
+        assert_eq!(folded("/A%20C"), Ok("/a%20c".into()));
+        assert_eq!(folded("/a%5BB"), folded("/A%5bb"));
+        for beyond in ["/stra%C3%9Fe", "/%E2%84%AA", "/A%ff"] {
+            assert!(folded(beyond).is_err(), "{beyond}");
+        }
     }
 
     #[test]

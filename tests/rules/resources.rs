@@ -363,3 +363,26 @@ fn what_lies_below_a_collection_is_not_fenced_while_it_is_under_way() {
     w.put_to("/files/d/x", 6).send().answered(200);
     assert_eq!(w.up.count("late"), 0);
 }
+
+#[test]
+fn a_service_that_folds_case_has_one_fence_for_both_spellings() {
+    let w = World::with(|c| c.server("fold_case", "true"));
+    w.put_to("/files/ReadMe", 5)
+        .tag("first")
+        .send()
+        .answered(200);
+    assert_eq!(w.up.head("first").target, "/files/ReadMe"); // as it was spelt
+    for spelling in [
+        "/files/readme",
+        "/FILES/README",
+        "/files/%52EADME",
+        "/Files/ReadMe/",
+    ] {
+        w.put_to(spelling, 4).send().refused(412, "stale");
+    }
+    w.put_to("/files/%C3%84", 9)
+        .send()
+        .refused(400, "malformed");
+    let ask = w.relocate("MOVE", "/files/b", "/files/README", 4);
+    ask.send().refused(412, "stale");
+}

@@ -169,6 +169,7 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
             |v| v.count(1, 1 << 20),
         ),
         reload_on_change: table.read_or("reload_on_change", true, Value::flag),
+        fold_case: table.read_or("fold_case", false, Value::flag),
         h2c: table.read_or("h2c", false, Value::flag),
         max_streams: table.read_or("max_streams", 128, |v| {
             v.number(1, 65_536).and_then(|n| u32::try_from(n).ok())

@@ -21,6 +21,7 @@ pub fn check(
         poison(source, &server.listen, later);
         strangers(source, server, later);
         tunnels(source, later);
+        capitals(source, server, later);
         advice(source, later);
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
@@ -62,6 +63,23 @@ fn poison(source: &Source<'_>, listen: &[SocketAddr], placed: &Placed) {
                 "{open} is beyond loopback, and nothing says who may raise this route's fences, so one request with a huge token could lock its holders out: name them with allow, or a service that decides with auth_request; write raise = \"anyone\" if all who reach it are trusted, or listen on loopback"
             ),
         );
+    }
+}
+
+/// A pattern with capitals would match nothing where they are folded.
+fn capitals(source: &Source<'_>, server: &Server, placed: &Placed) {
+    let mut inside = false;
+    let literal = placed.route.path.as_str().chars().filter(|&letter| {
+        inside = letter == '{' || inside && letter != '}';
+        !inside
+    });
+    if server.fold_case
+        && literal
+            .into_iter()
+            .any(|l| l.is_ascii_uppercase() || !l.is_ascii())
+    {
+        let what = "must be in small ASCII letters, captures aside, since server.fold_case = true";
+        source.fault(placed.line, &format!("{}.path", key_of(placed)), what);
     }
 }
 

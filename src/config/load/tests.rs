@@ -318,6 +318,16 @@ fn who_may_raise_is_said_by_name_by_a_service_or_not_at_all() {
 }
 
 #[test]
+fn where_case_does_not_matter_routes_are_in_small_letters() {
+    let text = format!("[server]\nfold_case = true\n{HEAD}{ROUTE}");
+    assert!(loaded(&text).settings.server.fold_case);
+    let named = text.replace("{*key}", "{*Key}").replace("{key}", "{Key}");
+    loaded(&named);
+    let capitals = text.replace("/files/{", "/Files/{");
+    assert!(lines(&faults(&capitals)).contains("routes.files.path: "));
+}
+
+#[test]
 fn one_address_is_listened_on_once() {
     for listen in [
         "[\"127.0.0.1:1\", \"127.0.0.1:1\"]",
