@@ -127,7 +127,7 @@ for kind in "$@"; do
       # The clients of tests/interop.rs.
       has curl || missing+=(curl)
       has_python_with 'httpx, h2' || missing+=(python3 python3-httpx python3-h2)
-      has_java || missing+=(openjdk-17-jdk-headless)
+      has_java || missing+=(default-jdk-headless)
       has node || missing+=(nodejs)
       has go || missing+=(golang-go ca-certificates) # builds h2spec
       ;;

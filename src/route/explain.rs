@@ -87,8 +87,10 @@ fn matched(found: &Match<'_>) -> Explanation {
         (
             "upstream",
             format!(
-                "{} (http://{})",
-                route.upstream.name, route.upstream.authority
+                "{} ({}://{})",
+                route.upstream.name,
+                route.upstream.scheme(),
+                route.upstream.authority
             ),
         ),
         ("target", found.target.to_string()),
@@ -104,6 +106,13 @@ fn matched(found: &Match<'_>) -> Explanation {
         None => lines.push(("resource", "none: reads pass without a token".into())),
     }
     lines.push(("rule", rule(route)));
+    if let Some(names) = &route.allow {
+        lines.push(("writers", names.join(", ")));
+    }
+    if let Some(auth) = &route.auth_request {
+        let (scheme, authority) = (auth.upstream.scheme(), &auth.upstream.authority);
+        lines.push(("asks", format!("{scheme}://{authority}{}", auth.target)));
+    }
     lines.push(("strength", route.strength().word().into()));
     Explanation {
         route: Some(route.name.to_string()),
