@@ -309,6 +309,7 @@ fn work(
     let limits = Limits {
         header_timeout: shared.settings.server.header_timeout,
         max_header_bytes: shared.settings.server.max_header_bytes,
+        max_headers: shared.settings.server.max_headers,
         h2c: shared.settings.server.h2c,
         max_streams: shared.settings.server.max_streams,
     };

@@ -20,7 +20,7 @@ use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
 use crate::record::access::AccessLog;
-use crate::record::{Decision, FENCING_STATUS, Metrics, Reach};
+use crate::record::{BadRequest, Decision, FENCING_STATUS, Metrics, Reach};
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
@@ -138,6 +138,11 @@ impl Journey {
         tally: &mut Tally<'a>,
     ) -> Result<Response<Download>, Refusal> {
         let head = &mut request.head;
+        // In HTTP/1.1 the HTTP library has counted them.
+        if head.headers.len() > self.shared.settings.server.max_headers {
+            self.shared.metrics.bad_request(BadRequest::TooLarge);
+            return Err(Why::TooManyHeaders.into());
+        }
         let found = self.shared.routes.classify(head);
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.metrics = &self.policy(found.route).metrics;

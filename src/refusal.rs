@@ -132,6 +132,15 @@ impl Why {
                 &sentence(why),
                 None,
             ),
+            Self::TooManyHeaders => answer(
+                S::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                D::Malformed,
+                "malformed",
+                BAD,
+                "The request has too many headers",
+                "It has more headers than the gateway takes. Nothing was forwarded.",
+                None,
+            ),
             Self::Method => answer(
                 S::METHOD_NOT_ALLOWED,
                 D::Malformed,
@@ -343,6 +352,7 @@ mod tests {
             (Why::Replayed, 412, "replayed", "replayed-token"),
             (Why::Missing, 428, "missing", "token-required"),
             (Why::Malformed("x".into()), 400, "malformed", "malformed"),
+            (Why::TooManyHeaders, 431, "malformed", "malformed"),
             (Why::Method, 405, "malformed", "malformed"),
             (Why::TooFar, 403, "forbidden", "unverified"),
             (Why::TooManyResources, 403, "forbidden", "unverified"),

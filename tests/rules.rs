@@ -30,6 +30,8 @@ mod framing;
 mod h2;
 #[path = "rules/headers.rs"]
 mod headers;
+#[path = "rules/limits.rs"]
+mod limits;
 #[path = "rules/methods.rs"]
 mod methods;
 #[path = "rules/modes.rs"]

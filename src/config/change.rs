@@ -13,6 +13,7 @@ impl Settings {
             workers,
             header_timeout,
             max_header_bytes,
+            max_headers,
             max_connections,
             max_connections_per_client,
             h2c,
@@ -32,6 +33,7 @@ impl Settings {
                 "server.max_header_bytes",
                 *max_header_bytes == b.max_header_bytes,
             ),
+            ("server.max_headers", *max_headers == b.max_headers),
             (
                 "server.max_connections",
                 *max_connections == b.max_connections,

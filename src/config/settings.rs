@@ -11,6 +11,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, StatusCode};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,8 @@ pub struct Server {
     pub header_timeout: Duration,
     /// `max_header_bytes`
     pub max_header_bytes: usize,
+    /// `max_headers`: how many header fields a request may have.
+    pub max_headers: usize,
     /// `shutdown_timeout`: how long requests under way may take to end after SIGTERM.
     pub shutdown_timeout: Duration,
     /// `reload_on_change`: the file is read again when it changes.
@@ -176,6 +179,9 @@ pub struct Upstream {
     pub response_body_timeout: Duration,
     /// `body_idle_timeout`: the longest pause within a body, either way.
     pub body_idle_timeout: Duration,
+    /// `min_body_rate`: the least that a request's body must bring while the gateway waits for it, in bytes a
+    /// second.
+    pub min_body_rate: Option<NonZeroU64>,
     /// `settle`; `None`: no bound is declared, and its routes are best-effort.
     pub settle: Option<Duration>,
     /// `settle_incomplete`, or `settle` where it is not given.

@@ -14,6 +14,7 @@ pub mod headers;
 mod http1;
 mod http2;
 mod link;
+mod pace;
 mod pool;
 mod relay;
 mod tunnel;

@@ -73,6 +73,7 @@ impl Pool {
         Limits {
             response: self.upstream.response_timeout,
             body_idle: self.upstream.body_idle_timeout,
+            body_rate: self.upstream.min_body_rate,
         }
     }
 

@@ -3,6 +3,7 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
+use super::pace::Pace;
 use super::unread::{Came, Rest};
 use crate::clock::Time;
 use crate::route::marks::is_hop_by_hop;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use http_body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -44,6 +46,9 @@ pub(super) struct Progress {
     broken: Cell<bool>,
     too_large: Cell<bool>,
     waits_for_client: Cell<bool>,
+    pace: Pace,
+    /// The client was behind its rate when it was last looked at.
+    too_slow: Cell<bool>,
     stopped: Cell<bool>,
     /// The client has left.
     abandoned: Cell<bool>,
@@ -65,6 +70,8 @@ pub(super) struct Limits {
     pub(super) response: Duration,
     /// The longest pause within the request's body.
     pub(super) body_idle: Duration,
+    /// The least rate of the request's body, in bytes a second.
+    pub(super) body_rate: Option<NonZeroU64>,
 }
 
 impl Progress {
@@ -84,12 +91,19 @@ impl Progress {
         } else {
             limits.body_idle
         };
-        let late = now >= self.last(now).after(limit);
+        self.too_slow.set(self.falls_behind(limits, now));
+        let late = now >= self.last(now).after(limit) || self.too_slow.get();
         // Seen twice: after a pause of the process, what came meanwhile is taken first.
         if self.late.replace(late) && late {
             self.overdue.set(true);
             self.wake();
         }
+    }
+
+    fn falls_behind(&self, limits: Limits, now: Time) -> bool {
+        let (idle, waits) = (limits.body_idle, self.waits_for_client.get());
+        let rate = limits.body_rate.filter(|_| !self.whole.get());
+        rate.is_some_and(|rate| self.pace.is_behind(rate, idle, waits, now))
     }
 
     /// Whether a deadline has passed.
@@ -130,9 +144,10 @@ impl Progress {
         self.too_large.get()
     }
 
-    /// Whether the next part has to come from the client; else the upstream does not take it.
+    /// Whether it is overdue by its client, who sends nothing or too little; else the upstream does not take
+    /// it.
     pub(super) fn waits_for_client(&self) -> bool {
-        self.waits_for_client.get()
+        self.waits_for_client.get() || self.too_slow.get()
     }
 
     /// Hands over nothing more.
@@ -156,6 +171,7 @@ impl Progress {
         self.stopped.set(false);
         self.late.set(false);
         self.overdue.set(false);
+        self.pace.rest();
     }
 
     fn finish(&self) {
@@ -291,6 +307,9 @@ impl Body for Upload {
             }
             Err(frame) => frame,
         };
+        if let Some(data) = frame.data_ref() {
+            self.progress.pace.came(data.len());
+        }
         if let (Some(room), Some(data)) = (self.room, frame.data_ref()) {
             self.room = room.checked_sub(data.len() as u64);
             if self.room.is_none() {

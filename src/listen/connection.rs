@@ -28,6 +28,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// for a request that waits or an upstream that takes nothing.
 const STREAM_WINDOW: u32 = 256 << 10;
 
+/// How many headers the HTTP library takes in HTTP/1.1 unless it is told otherwise.
+const ITS_HEADERS: usize = 100;
+
 /// The largest window that there is (RFC 9113 section 6.9.1).
 const MAX_WINDOW: u32 = (1 << 31) - 1;
 
@@ -143,6 +146,10 @@ async fn h1(
     let mut http = http1::Builder::new();
     http.max_header_size(limits.max_header_bytes)
         .half_close(false);
+    // Said, it costs the HTTP library an allocation for each request.
+    if limits.max_headers != ITS_HEADERS {
+        http.max_headers(limits.max_headers);
+    }
     let mut connection = http.serve_connection(client.socket.clone(), service);
     let stopping = stop.clone();
     let mut asked = pin!(stop.wait_for(|stop| *stop));

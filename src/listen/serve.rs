@@ -30,6 +30,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How large the head of a request may be.
     pub max_header_bytes: usize,
+    /// How many header fields it may have, in HTTP/1.1. (In HTTP/2 the journey counts them.)
+    pub max_headers: usize,
     /// Whether a client without TLS may speak HTTP/2 from its first byte.
     pub h2c: bool,
     /// How many requests one HTTP/2 connection may have under way.

@@ -20,6 +20,8 @@ pub enum Why {
     Missing,
     /// Something can be read in more than one way, or in none.
     Malformed(String),
+    /// It has more headers than a request may have.
+    TooManyHeaders,
     /// The gateway does not serve this method.
     Method,
     /// The raise jumps too far.

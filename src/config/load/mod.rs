@@ -152,6 +152,7 @@ fn server(mut table: Table<'_, '_>, taken: &mut Vec<SocketAddr>) -> Server {
         header_timeout: table.read_or("header_timeout", Duration::from_secs(30), Value::timeout),
         // The HTTP library refuses to work with less than 8 KiB.
         max_header_bytes: table.read_or("max_header_bytes", 64 << 10, |v| v.size(8 << 10)),
+        max_headers: table.read_or("max_headers", 100, |v| v.count(1, 1000)),
         shutdown_timeout: table.read_or(
             "shutdown_timeout",
             Duration::from_secs(30),

@@ -79,11 +79,13 @@ fn defaults_are_those_of_the_interface() {
     assert_eq!(settings.server.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert!(settings.server.workers >= 1);
     assert_eq!(settings.server.max_header_bytes, 65536);
+    assert_eq!(settings.server.max_headers, 100);
     assert_eq!(settings.server.problem_base, "urn:fencegate:problem:");
     assert_eq!(settings.admin.listen, "127.0.0.1:9901".parse().unwrap());
     assert_eq!(settings.store.cache, 256 << 20);
     let upstream = &settings.upstreams[0];
     assert_eq!(upstream.authority, "127.0.0.1:9000");
+    assert_eq!(upstream.min_body_rate, None);
     assert_eq!(upstream.unsettled_status, [202, 408, 502, 503, 504]);
     assert_eq!(upstream.settle_incomplete, Some(Duration::from_secs(1)));
     assert_eq!(settings.largest_settle(), Duration::from_secs(1));

@@ -7,6 +7,7 @@ use crate::config::settings::{AuthRequest, Upstream};
 use crate::config::value::Value;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{StatusCode, Uri};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,9 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         response_timeout: table.read_or("response_timeout", seconds(30), Value::timeout),
         response_body_timeout: table.read_or("response_body_timeout", seconds(30), Value::timeout),
         body_idle_timeout: table.read_or("body_idle_timeout", seconds(30), Value::timeout),
+        min_body_rate: NonZeroU64::new(
+            table.read_or("min_body_rate", 0, |v| v.size(0).map(|size| size as u64)),
+        ),
         settle,
         settle_incomplete: table
             .read("settle_incomplete", |v| incomplete(v, settle))
@@ -119,6 +123,7 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         response_timeout: Duration::from_secs(5),
         response_body_timeout: Duration::from_secs(5),
         body_idle_timeout: Duration::from_secs(5),
+        min_body_rate: None,
         settle: None,
         settle_incomplete: None,
     });
