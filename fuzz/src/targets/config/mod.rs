@@ -56,7 +56,11 @@ fn with_a_line_before(text: &str, loaded: &Result<Loaded, Vec<Note>>) {
             Ok(loaded) => &loaded.warnings,
             Err(faults) => faults,
         };
-        let lines = notes.iter().map(|note| (note.key.clone(), note.line));
+        // Of a key with more than 80 parts the TOML parser does not say where it is.
+        let placed = notes
+            .iter()
+            .filter(|note| !note.what.ends_with("recursion limit"));
+        let lines = placed.map(|note| (note.key.clone(), note.line));
         let mut lines: Vec<_> = lines.collect();
         lines.sort();
         lines
@@ -68,8 +72,10 @@ fn with_a_line_before(text: &str, loaded: &Result<Loaded, Vec<Note>>) {
     let (before, after) = (lines(loaded), lines(&moved));
     assert_eq!(before.len(), after.len(), "{loaded:#?}\n{moved:#?}");
     for ((key, line), (moved_key, moved)) in before.iter().zip(&after) {
-        // What is missing at the top has no line of its own: it is said of the first.
-        let fits = *moved == line + 1 || (*line, *moved) == (1, 1);
+        // What is missing at the top has no line of its own: it is said of the first. What is no TOML
+        // has no key, and always a line.
+        let of_the_top = (*line, *moved) == (1, 1) && !key.is_empty();
+        let fits = *moved == line + 1 || of_the_top;
         assert!(key == moved_key && fits, "{before:?}\n{after:?}");
     }
 }

@@ -6,7 +6,7 @@
 use crate::config::{Mode, Part, Route, Settings, TokenPlace};
 use crate::fence::{Format, ResourceKey};
 use crate::route::explain::explain;
-use crate::route::{Class, Match, Routes};
+use crate::route::{Class, Routes};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,60 +22,82 @@ struct Fence {
     key: Option<ResourceKey>,
 }
 
+/// What is changed: an upstream, a path there and, where the upstream can tell, the host.
+type Object = (usize, String, Option<String>);
+
+/// What became of a request that may change something.
+#[derive(Clone)]
+struct Seen {
+    fence: Fence,
+    /// `None` where the route is off.
+    token: Option<(TokenPlace, Format)>,
+    object: Object,
+    said: String,
+}
+
 pub fn check(settings: &Settings) {
     if settings.routes.len() > ROUTES {
         return;
     }
     let routes = Routes::new(settings);
-    let methods = methods(settings);
-    let query = query(settings);
+    let (paths, methods, query) = (paths(settings), methods(settings), query(settings));
+    let mut objects: BTreeMap<Object, Seen> = BTreeMap::new();
     for host in hosts(settings) {
-        // By upstream and path there: what is changed.
-        let mut objects: BTreeMap<(usize, String), (Fence, String)> = BTreeMap::new();
-        for path in paths(settings) {
-            let mut tokens: Option<(TokenPlace, Format)> = None;
-            let mut fence: Option<(Fence, String)> = None;
+        for path in &paths {
+            let mut first: Option<Seen> = None;
             for method in &methods {
-                let Some(parts) = request(settings, method, &host, &format!("{path}{query}"))
-                else {
+                let target = format!("{path}{query}");
+                let request = request(settings, method, &host, &target);
+                let Some(seen) = request.and_then(|parts| ask(settings, &routes, &parts)) else {
                     continue;
                 };
-                let Ok(found) = routes.classify(&parts) else {
-                    continue;
-                };
-                if found.class == Class::Read && found.keys.is_none() {
-                    continue;
-                }
-                let said = format!("{method} {path} on {} of {host}", found.route.name);
-                let own = fence_of(&found);
-                let (first, by) = fence.get_or_insert_with(|| (own.clone(), said.clone()));
-                assert_eq!(*first, own, "{by} and {said}");
-                let object = (found.route.upstream.index, found.target.path().to_owned());
-                let (first, by) = objects
-                    .entry(object)
-                    .or_insert_with(|| (own.clone(), said.clone()));
-                assert_eq!(*first, own, "at the upstream {by} and {said}");
-                if own.mode != Mode::Off {
-                    let token = (found.route.token.clone(), found.route.format);
-                    let first = tokens.get_or_insert_with(|| token.clone());
-                    assert_eq!(*first, token, "{said}: its token");
-                }
+                let other = first.get_or_insert_with(|| seen.clone());
+                assert_eq!(other.fence, seen.fence, "{} and {}", other.said, seen.said);
+                assert_eq!(other.token, seen.token, "{} and {}", other.said, seen.said);
+                let other = objects
+                    .entry(seen.object.clone())
+                    .or_insert_with(|| seen.clone());
+                assert_eq!(
+                    other.fence, seen.fence,
+                    "one at the upstream: {} and {}",
+                    other.said, seen.said
+                );
             }
         }
     }
-    explained(settings, &routes);
+    explained(settings, &routes, &paths);
 }
 
-fn fence_of(found: &Match<'_>) -> Fence {
-    Fence {
-        mode: found.route.mode,
-        key: found.keys.as_ref().map(|keys| keys.first.resource.clone()),
+/// `None` where the request is refused, or is a read that no gate has to pass.
+fn ask(settings: &Settings, routes: &Routes, parts: &Parts) -> Option<Seen> {
+    let found = routes.classify(parts).ok()?;
+    if found.class == Class::Read && found.keys.is_none() {
+        return None;
     }
+    let route = found.route;
+    let host = parts.headers["host"].to_str().unwrap();
+    let mut all_parts = settings.routes.iter().flat_map(|r| r.resource.parts());
+    // Of a key that the client's host makes, only a warning is said.
+    let hidden = route.upstream.rewrite_host && !all_parts.any(|part| *part == Part::Host);
+    let host_there = (!hidden).then(|| host.to_owned());
+    Some(Seen {
+        fence: Fence {
+            mode: route.mode,
+            key: found.keys.as_ref().map(|keys| keys.first.resource.clone()),
+        },
+        token: (route.mode != Mode::Off).then(|| (route.token.clone(), route.format)),
+        object: (
+            route.upstream.index,
+            found.target.path().to_owned(),
+            host_there,
+        ),
+        said: format!("{} {} of {host} on {}", parts.method, parts.uri, route.name),
+    })
 }
 
 /// `check --explain` finds the route that serves the request.
-fn explained(settings: &Settings, routes: &Routes) {
-    for path in paths(settings).into_iter().take(ROUTES) {
+fn explained(settings: &Settings, routes: &Routes, paths: &BTreeSet<String>) {
+    for path in paths.iter().take(ROUTES) {
         let Ok(explanation) = explain(settings, &format!("PUT {path}")) else {
             continue;
         };
@@ -124,25 +146,26 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// A path that matches: behind the first `skip` segments it has those of `other` where this captures
-    /// and that does not. A catch-all becomes `depth` segments.
+    /// A path that matches: behind the first `skip` segments it takes after `other` where this captures. A
+    /// catch-all becomes `depth` segments.
     fn path(&self, skip: usize, other: &[&str], depth: usize) -> String {
-        let filling = |at: usize| {
+        let like_other = |at: usize, around: (&str, &str)| {
             let place = at.checked_sub(skip);
-            let literal = place.and_then(|place| other.get(place));
-            let literal = literal.filter(|name| !name.contains('{'));
-            literal.map_or(format!("v{}", place.unwrap_or(at)), |name| {
-                (*name).to_owned()
-            })
+            let other = place.and_then(|place| other.get(place)).copied();
+            captured(place.unwrap_or(at), around, other)
         };
         let mut path = String::new();
-        for (at, segment) in self.segments.iter().enumerate() {
-            let names = match segment.split_once('{') {
-                None => vec![(*segment).to_owned()],
-                Some((_, name)) if name.starts_with('*') => (at..at + depth).map(filling).collect(),
-                Some((before, rest)) => {
-                    let after = rest.split_once('}').map_or("", |(_, after)| after);
-                    vec![format!("{before}{}{after}", filling(at))]
+        for (at, &segment) in self.segments.iter().enumerate() {
+            let names = match around_capture(segment) {
+                None => vec![segment.to_owned()],
+                Some(around) if segment.starts_with("{*") => {
+                    (at..at + depth).map(|at| like_other(at, around)).collect()
+                }
+                Some((before, after)) => {
+                    vec![format!(
+                        "{before}{}{after}",
+                        like_other(at, (before, after))
+                    )]
                 }
             };
             for name in names {
@@ -155,6 +178,28 @@ impl<'a> Pattern<'a> {
         } else {
             path
         }
+    }
+}
+
+/// What stands around the capture of a segment; `None` where it has none.
+fn around_capture(segment: &str) -> Option<(&str, &str)> {
+    let (before, rest) = segment.split_once('{')?;
+    let (_, after) = rest.split_once('}')?;
+    Some((before, after))
+}
+
+/// What a capture takes, so that with what stands around it the segment fits `other` too, if it can.
+fn captured(place: usize, (before, after): (&str, &str), other: Option<&str>) -> String {
+    let plain = format!("v{place}");
+    let Some(other) = other else { return plain };
+    let whole = match around_capture(other) {
+        None => other.to_owned(),
+        Some((start, end)) => format!("{start}{plain}{end}"),
+    };
+    let inner = whole.strip_prefix(before).unwrap_or(&whole);
+    match inner.strip_suffix(after).unwrap_or(inner) {
+        "" => plain,
+        inner => inner.to_owned(),
     }
 }
 
