@@ -16,6 +16,7 @@ use crate::lifecycle::{Heart, Manager, Pulse, Stop};
 use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
 use crate::record::Metrics;
 use crate::record::access::{AccessLog, Target};
+use crate::stamp::Stamp;
 use crate::store::{Observer, OpenError, RocksStore};
 use crate::tls::{TlsError, server};
 use reload::Live;
@@ -142,10 +143,10 @@ impl Gateway {
     }
 
     /// Reads its configuration again when that is asked for, and when the file changes. `text`: what was read
-    /// from it.
+    /// from it, in that state.
     #[must_use]
-    pub fn following(mut self, path: &Path, text: String) -> Self {
-        self.live.follow(path, text);
+    pub fn following(mut self, path: &Path, text: String, stamp: Stamp) -> Self {
+        self.live.follow(path, text, stamp);
         self
     }
 

@@ -5,49 +5,46 @@
 //! effect no more. So an earlier configuration is over when nothing refers to its policies.
 
 use super::Policy;
-use crate::clock::{self, Time};
-use parking_lot::Mutex;
+use crate::clock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What was before.
 pub struct Handover {
     before: Vec<Weak<Policy>>,
-    /// How long what no gate has seen may still take effect after that.
-    then: Duration,
-    gone_at: Mutex<Option<Time>>,
     over: AtomicBool,
 }
 
 impl Handover {
     /// `before`: the policies of what was before, and what they waited for themselves is waited for too.
-    /// `then`: how much longer, for the requests of routes that were off: no gate knows of them. `also`: what
-    /// is waited for already. `None` where there is nothing to wait for.
+    /// `also`: what is waited for already. `None` where there is nothing to wait for.
     #[must_use]
     pub fn after<'a>(
         before: impl IntoIterator<Item = &'a Arc<Policy>>,
-        then: Duration,
         also: Option<&Arc<Self>>,
     ) -> Option<Arc<Self>> {
-        let (mut all, mut longest) = (Vec::new(), then);
-        let mut earlier: Vec<&Arc<Self>> = also.into_iter().collect();
+        let mut all: Vec<Weak<Policy>> = Vec::new();
+        // Each once, and none that is gone: else the list would grow with each reload.
+        let mut add = |policy: &Weak<Policy>| {
+            if policy.strong_count() > 0 && !all.iter().any(|known| known.ptr_eq(policy)) {
+                all.push(policy.clone());
+            }
+        };
         for policy in before {
-            all.push(Arc::downgrade(policy));
-            all.extend(policy.ancestors.iter().cloned());
-            earlier.extend(&policy.handover);
+            add(&Arc::downgrade(policy));
+            policy.ancestors.iter().for_each(&mut add);
+            let earlier = policy.handover.iter().flat_map(|earlier| &earlier.before);
+            earlier.for_each(&mut add);
         }
-        for handover in earlier.into_iter().filter(|h| !h.is_over()) {
-            all.extend(handover.before.iter().cloned());
-            longest = longest.max(handover.then);
-        }
+        also.into_iter()
+            .flat_map(|also| &also.before)
+            .for_each(&mut add);
         (!all.is_empty()).then(|| {
             Arc::new(Self {
                 before: all,
-                then: longest,
-                gone_at: Mutex::new(None),
                 over: AtomicBool::new(false),
             })
         })
@@ -71,11 +68,8 @@ impl Handover {
         if self.before.iter().any(|policy| policy.strong_count() > 0) {
             return false;
         }
-        let now = clock::now();
-        let gone_at = *self.gone_at.lock().get_or_insert(now);
-        let over = gone_at.after(self.then) <= now;
-        self.over.store(over, Ordering::Release);
-        over
+        self.over.store(true, Ordering::Release);
+        true
     }
 
     /// Waits until it is over; false where that took longer than `patience`. Cancel-safe.

@@ -12,12 +12,14 @@ mod steps;
 mod table;
 mod tenure;
 mod ticket;
+mod unseen;
 
 pub use budget::Budget;
 pub use handover::Handover;
 pub use pass::{Exempt, Outcome, Pass, Settles};
 pub use reach::Reach;
 pub use tenure::Tenure;
+pub use unseen::Unseen;
 
 use crate::clock::{self, Time};
 use crate::fence::crossing::Entry;
@@ -142,10 +144,12 @@ impl Gates {
         if !self.store.is_ready() {
             return Err(Refusal::Store.into());
         }
+        let mut late = false;
         for want in wants {
             if let Some(handover) = want.policy.handover.as_ref().filter(|h| !h.is_over()) {
                 // Rare: kept out of the caller's future.
                 Box::pin(self.take_over(handover, policy)).await?;
+                late = true;
             }
         }
         let stops = self.stops(wants).await?;
@@ -174,7 +178,9 @@ impl Gates {
             }
             waited?;
         }
-        Ok(Pass::new(self, ticket, entry, None))
+        let mut pass = Pass::new(self, ticket, entry, None);
+        pass.came_late(late);
+        Ok(pass)
     }
 
     /// Waits for what was forwarded under an earlier configuration. Nothing is sealed meanwhile.

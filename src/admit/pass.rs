@@ -1,8 +1,9 @@
 //! The pass: the permission to forward one request. It lives as long as the write may take effect.
 
 use super::ticket::Ticket;
-use super::{Gates, steps};
+use super::{Gates, Policy, Unseen, steps};
 use crate::clock::{self, Time};
+use crate::config::is_safe;
 use crate::fence::crossing::Entry;
 use crate::fence::{Kind, Refusal, Token};
 use crate::route::{Class, Match};
@@ -44,21 +45,38 @@ pub struct Pass {
     gates: Arc<Gates>,
     ticket: Arc<Ticket>,
     entry: Entry,
+    /// It had to wait for what was before its configuration.
+    late: bool,
     observed: Option<Refusal>,
     finished: bool,
 }
 
 /// The right to forward a request that no gate has to pass: it cannot change a fenced resource, or
 /// its route is off.
-pub struct Exempt(());
+pub struct Exempt(Option<Unseen>);
 
 impl Exempt {
     /// `None` for a request that a gate has to pass. `token`: what it shows; a read without one
-    /// passes where reads with one are judged (`raise_on_read`).
+    /// passes where reads with one are judged (`raise_on_read`). `policy`: that of its route.
     #[must_use]
-    pub fn of(found: &Match<'_>, token: Option<Token>) -> Option<Self> {
-        let tokenless_read = found.class == Class::Read && token.is_none();
-        (found.keys.is_none() || tokenless_read).then_some(Self(()))
+    pub fn of(
+        found: &Match<'_>,
+        token: Option<Token>,
+        gates: &Arc<Gates>,
+        policy: &Arc<Policy>,
+    ) -> Option<Self> {
+        let read = found.class == Class::Read;
+        if found.keys.is_some() && !(read && token.is_none()) {
+            return None;
+        }
+        let changes = !read || !is_safe(&found.method);
+        Some(Self(changes.then(|| Unseen::new(gates, policy))))
+    }
+
+    /// What is to be remembered of the request while it may take effect.
+    #[must_use]
+    pub fn unseen(self) -> Option<Unseen> {
+        self.0
     }
 }
 
@@ -78,6 +96,7 @@ impl Pass {
             gates: Arc::clone(gates),
             ticket,
             entry,
+            late: false,
             observed,
             finished,
         }
@@ -89,7 +108,7 @@ impl Pass {
     /// The pass, where it is a write's.
     pub fn into_exempt(self) -> Result<Exempt, Self> {
         if self.ticket.kind == Kind::Read {
-            Ok(Exempt(()))
+            Ok(Exempt(None))
         } else {
             Err(self)
         }
@@ -104,7 +123,12 @@ impl Pass {
     /// Whether the request had to wait for its pass.
     #[must_use]
     pub const fn waited(&self) -> bool {
-        !self.entry.forwarded
+        !self.entry.forwarded || self.late
+    }
+
+    /// Notes that it had to wait before its gates were asked.
+    pub(super) const fn came_late(&mut self, late: bool) {
+        self.late = late;
     }
 
     /// What would have refused the request, had its route enforced (`mode = "observe"`).

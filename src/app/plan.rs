@@ -10,7 +10,6 @@ use crate::record::access::AccessLog;
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is in force under these settings, for the start after this run.
 pub(super) fn in_force(settings: &Settings) -> InForce {
@@ -55,20 +54,16 @@ pub(super) fn next(
     store: &dyn FenceStore,
     encryption: &Encryption,
 ) -> Arc<Shared> {
-    let stays = |old: &Route| settings.routes.iter().any(|new| new.fences_like(old));
+    // Where two routes can take one path, the first does: in another order none is what it was.
+    let reordered = reordered(&before.settings, &settings);
+    let same = |old: &Route, new: &Route| !reordered && new.fences_like(old);
+    let stays = |old: &Route| settings.routes.iter().any(|new| same(old, new));
     let old = || before.settings.routes.iter().zip(&before.policies);
     let gone = || old().filter(|(route, _)| !stays(route));
-    let after_all = Handover::after(
-        old().map(|(_, policy)| policy),
-        unseen(old().map(|(route, _)| &**route)),
-        None,
-    );
-    let after_gone = |also| {
-        let then = unseen(gone().map(|(route, _)| &**route));
-        Handover::after(gone().map(|(_, policy)| policy), then, also)
-    };
+    let after_all = Handover::after(old().map(|(_, policy)| policy), None);
+    let after_gone = |also| Handover::after(gone().map(|(_, policy)| policy), also);
     let policies = settings.routes.iter().map(|route| {
-        let same = old().find(|(other, _)| route.fences_like(other));
+        let same = old().find(|(other, _)| same(other, route));
         let handover = match same {
             // What it waits for itself is not over because the configuration was read again.
             Some((_, policy)) => after_gone(policy.handover.as_ref()),
@@ -102,12 +97,13 @@ fn urls(settings: &Settings) -> impl Iterator<Item = (&str, String)> {
     upstreams.map(|u| (&*u.name, format!("{}://{}", u.scheme(), u.authority)))
 }
 
-/// How long what went past the gates may still take effect: on routes that are off, and by methods that
-/// were said to be reads.
-fn unseen<'a>(routes: impl Iterator<Item = &'a Route>) -> Duration {
-    let unseen = routes.filter(|route| route.mode == Mode::Off || !route.reads.is_empty());
-    let settles = unseen.filter_map(|route| route.upstream.settle);
-    settles.max().unwrap_or_default()
+/// Whether the routes that stay stand in another order.
+fn reordered(before: &Settings, after: &Settings) -> bool {
+    let places = before.routes.iter().filter_map(|route| {
+        let mut all = after.routes.iter();
+        all.position(|other| other.name == route.name)
+    });
+    !places.is_sorted()
 }
 
 fn budget(

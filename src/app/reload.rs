@@ -61,8 +61,7 @@ impl Live {
     }
 
     /// Reads it again when the file changes.
-    pub(super) fn follow(&mut self, path: &Path, text: String) {
-        let now = Stamp::of(path);
+    pub(super) fn follow(&mut self, path: &Path, text: String, now: Stamp) {
         self.file = Some(File {
             path: path.into(),
             text,

@@ -4,12 +4,14 @@ use super::{Failure, in_file, load_text};
 use crate::app::Gateway;
 use crate::lifecycle::{Manager, Stop};
 use crate::listen::Passed;
+use crate::stamp::Stamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let passed = Passed::take(); // first, since there is no other thread yet
     let manager = Manager::from_env();
+    let stamp = Stamp::of(config);
     let (loaded, text) = load_text(config)?;
     for warning in &loaded.warnings {
         tracing::warn!("{}", in_file(config, warning));
@@ -27,7 +29,7 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let passed = passed.and_then(|passed| passed.fit(&addresses.concat()));
     let passed = passed.map_err(|error| Failure::Config(format!("fencegate: {error}")))?;
     let gateway = manager.starting(|| Gateway::open(loaded.settings, passed))?;
-    let gateway = gateway.following(config, text);
+    let gateway = gateway.following(config, text, stamp);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), store = %path, "fencegate has its store");
     for address in gateway.addresses() {
         tracing::info!(%address, "serving");

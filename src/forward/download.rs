@@ -5,6 +5,7 @@ use super::exchange::Timer;
 use super::failure::Failure;
 use super::link::Link;
 use super::tunnel::Tunnel;
+use crate::admit::Unseen;
 use crate::clock;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -36,6 +37,8 @@ struct Direct {
     idle: Duration,
     /// Made when a part has to be waited for.
     timer: Option<Pin<Box<Timer>>>,
+    /// What may still take effect until the connection, above, is closed.
+    _unseen: Option<Unseen>,
 }
 
 /// What the owner of a write hands on of its response.
@@ -46,8 +49,8 @@ pub(super) enum Part {
 
 impl Download {
     /// A body read straight from its connection. Dropped before its end, it closes the connection.
-    /// `whole`: the request was sent to its end.
-    pub(super) fn direct(body: Arriving, link: Link, whole: bool) -> Self {
+    /// `whole`: the request was sent to its end. `unseen`: what is not settled by the response's head.
+    pub(super) fn direct(body: Arriving, link: Link, whole: bool, unseen: Option<Unseen>) -> Self {
         if body.is_end_stream() {
             link.give_back(whole);
             return Self(Source::Done);
@@ -59,6 +62,7 @@ impl Download {
             whole,
             idle,
             timer: None,
+            _unseen: unseen,
         })))
     }
 
@@ -104,7 +108,13 @@ impl Body for Download {
             if let Source::Direct(direct) = std::mem::replace(&mut self.0, Source::Done)
                 && !broken
             {
-                direct.link.give_back_later(direct.whole);
+                let Direct {
+                    link,
+                    whole,
+                    _unseen,
+                    ..
+                } = *direct;
+                link.give_back_later(whole); // closed where the request was not whole
             }
         }
         polled

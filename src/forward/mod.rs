@@ -45,6 +45,7 @@ use prometheus::Histogram;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use tunnel::Held;
 pub use tunnel::Tunnel;
 use unread::Came;
 use upload::Upload;
@@ -148,26 +149,38 @@ impl Upstreams {
     pub async fn exempt(
         &self,
         upstream: usize,
-        _right: Exempt,
+        right: Exempt,
         mut request: Box<Outgoing>,
         token_headers: &Rc<[HeaderName]>,
     ) -> Result<Response<Download>, Failed> {
         let pool = &self.pools[upstream];
         request.bind(token_headers, pool);
         let progress = Rc::clone(request.progress());
+        let mut unseen = right.unseen();
         match exchange::run(pool, None, request, &progress).await {
             Ok((response, link)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                let tunnel = Tunnel::new(link, None);
+                let tunnel = Tunnel::new(link, Held::Unseen(unseen));
                 Ok(response.map(|_| Download::switched(tunnel)))
             }
             Ok((response, link)) => {
                 let whole = progress.is_whole();
-                Ok(response.map(|body| Download::direct(body, link, whole)))
+                let unsettled = &pool.upstream.unsettled_status;
+                if whole
+                    && !unsettled.contains(&response.status())
+                    && let Some(unseen) = unseen.take()
+                {
+                    unseen.settled();
+                }
+                Ok(response.map(|body| Download::direct(body, link, whole, unseen)))
             }
-            Err(stopped) => Err(Failed {
-                why: stopped.why,
-                sent: stopped.closed.is_some(),
-            }),
+            Err(stopped) => {
+                let sent = stopped.closed.is_some();
+                if !sent && let Some(unseen) = unseen.take() {
+                    unseen.settled();
+                }
+                let why = stopped.why;
+                Err(Failed { why, sent })
+            }
         }
     }
 
@@ -194,7 +207,7 @@ impl Upstreams {
         })?;
         let status = response.status();
         // Read, so that the connection can be used again.
-        let body = Download::direct(response.into_body(), link, true);
+        let body = Download::direct(response.into_body(), link, true, None);
         let _ = Limited::new(body, ANSWER).collect().await;
         Ok(status)
     }

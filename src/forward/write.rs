@@ -8,7 +8,7 @@ use super::failure::Failed;
 use super::grpc;
 use super::pool::Pool;
 use super::relay::{Relay, Step};
-use super::tunnel::Tunnel;
+use super::tunnel::{Held, Tunnel};
 use super::upload::Progress;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
@@ -46,7 +46,7 @@ pub(super) async fn run(
         }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let tunnel = Tunnel::new(link, Some(pass));
+        let tunnel = Tunnel::new(link, Held::Pass(pass));
         return (Ok(response.map(|_| Download::switched(tunnel))), None);
     }
     let promised = grpc::promises_status(response.headers());
@@ -56,7 +56,7 @@ pub(super) async fn run(
         let said = grpc::says_something(response.headers());
         pass.finish(answered(status && (!promised || said.unwrap_or(!is_over))));
         return (
-            Ok(response.map(|body| Download::direct(body, link, true))),
+            Ok(response.map(|body| Download::direct(body, link, true, None))),
             None,
         );
     }

@@ -4,13 +4,17 @@ use super::claims::Claims;
 use super::{Client, Journey};
 use crate::admit::Want;
 use crate::config::{AuthRequest, Mode, Route};
+use crate::forward::headers;
 use crate::refusal::{Refusal, Why};
+use crate::route::class::{overrides_method, overrides_path};
+use crate::route::header::twins;
 use crate::route::marks::is_hop_by_hop;
 use crate::route::{Class, Keys, Match};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use std::time::Duration;
 
 const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
@@ -21,6 +25,9 @@ const IDENTITY: HeaderName = HeaderName::from_static("x-fencing-identity");
 
 /// What is said of a body that the question does not have, and of whom the request was for.
 const OF_THE_BODY: [HeaderName; 5] = [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, EXPECT, HOST];
+
+/// How long a question may take in all.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is not put into a header as it is.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
@@ -61,18 +68,27 @@ impl Journey {
         if judged && !found.route.allows(client.names()) {
             return Err(Why::Stranger);
         }
+        let other = found.destination.as_ref().map(|end| end.route);
+        if judged && other.is_some_and(|route| !route.allows(client.names())) {
+            return Err(Why::Stranger);
+        }
         for key in found.keys.iter().flat_map(Keys::iter) {
-            let route = found.route_of(key.end);
-            if judged && !route.allows(client.names()) {
-                return Err(Why::Stranger);
-            }
-            if let (Some(auth), Some(token)) = (&route.auth_request, claims.of(key.end)) {
-                let want = Want {
-                    key: &key.resource,
-                    token,
-                    policy: self.policy(route),
-                };
-                self.ask(auth, route, &want, client, head).await?;
+            // Both ends may be one resource: then each end's route has its say on it.
+            let alone = found
+                .keys
+                .as_ref()
+                .is_some_and(|keys| keys.second.is_none());
+            let own = found.route_of(key.end);
+            let also = other.filter(|route| alone && route.index != own.index);
+            for route in [Some(own), also].into_iter().flatten() {
+                if let (Some(auth), Some(token)) = (&route.auth_request, claims.of(key.end)) {
+                    let want = Want {
+                        key: &key.resource,
+                        token,
+                        policy: self.policy(route),
+                    };
+                    self.ask(auth, route, &want, client, (found, head)).await?;
+                }
             }
         }
         Ok(())
@@ -85,16 +101,21 @@ impl Journey {
         route: &Route,
         want: &Want<'_>,
         client: &Client,
-        head: &Parts,
+        (found, head): (&Match<'_>, &Parts),
     ) -> Result<(), Why> {
         let raises = self.shared.gates.would_raise(want).await;
         if !raises.map_err(|denied| Why::from(&denied))? {
             return Ok(());
         }
         let host = self.hosts[auth.upstream.index].as_ref();
-        let question = question(auth, route, want, client, head, host).ok_or(Why::NotAsked)?;
+        let question = question(auth, want, client, (found, head), host).ok_or(Why::NotAsked)?;
         let route = &*route.name;
-        match self.upstreams.ask(auth.upstream.index, question).await {
+        let asked = self.upstreams.ask(auth.upstream.index, question);
+        let Ok(answer) = tokio::time::timeout(PATIENCE, asked).await else {
+            tracing::warn!(route, "auth_request: no answer in time");
+            return Err(Why::NotAsked);
+        };
+        match answer {
             Ok(status) if status.is_success() => Ok(()),
             Ok(status) if status.is_client_error() => Err(Why::Unverified),
             Ok(status) => {
@@ -109,14 +130,32 @@ impl Journey {
     }
 }
 
+/// Whether a client's header goes with the question: not one by which some servers take another path or
+/// method, nor one that could be taken for what the gateway says.
+fn passes(name: &HeaderName) -> bool {
+    let ours = [
+        ORIGINAL_METHOD,
+        ORIGINAL_URI,
+        RESOURCE,
+        NAMESPACE,
+        TOKEN,
+        IDENTITY,
+    ];
+    let twin = ours.iter().any(|own| twins(own.as_str(), name.as_str()));
+    !is_hop_by_hop(name)
+        && !OF_THE_BODY.contains(name)
+        && !overrides_path(name)
+        && !overrides_method(name)
+        && !twin
+}
+
 /// The client's own headers, so that its credentials are seen, and what it asks for. `None` where that
 /// cannot be put into headers.
 fn question(
     auth: &AuthRequest,
-    route: &Route,
     want: &Want<'_>,
     client: &Client,
-    head: &Parts,
+    (found, head): (&Match<'_>, &Parts),
     host: Option<&HeaderValue>,
 ) -> Option<Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
@@ -124,15 +163,16 @@ fn question(
     parts.version = Version::HTTP_11;
     parts.uri = Uri::from(auth.target.clone());
     for (name, value) in &head.headers {
-        if !is_hop_by_hop(name) && !OF_THE_BODY.contains(name) {
+        if passes(name) {
             parts.headers.append(name, value.clone());
         }
     }
-    let (namespace, key) = (route.namespace.as_bytes(), want.key.key());
+    headers::join_cookies(&mut parts.headers);
+    let (namespace, key) = (want.key.namespace().as_bytes(), want.key.key());
     let plain = |bytes: &[u8]| percent_encode(bytes, ESCAPED).to_string();
     let says = [
-        (ORIGINAL_METHOD, head.method.to_string()),
-        (ORIGINAL_URI, head.uri.to_string()),
+        (ORIGINAL_METHOD, found.method.to_string()),
+        (ORIGINAL_URI, found.target.to_string()),
         (NAMESPACE, plain(namespace)),
         (RESOURCE, plain(key)),
         (TOKEN, want.policy.rules.format.spell(want.token)),

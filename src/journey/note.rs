@@ -4,7 +4,7 @@ use super::Client;
 use super::claims::Claims;
 use super::tally::Tally;
 use crate::forward::{Download, Failed};
-use crate::record::access::{AccessLog, Entry, Fate, trace_id};
+use crate::record::access::{AccessLog, Entry, Fate, short, trace_id};
 use crate::route::{Keys, Match};
 use http::{HeaderName, Request, Response, StatusCode};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn begin<B>(log: &Arc<AccessLog>, client: &Client, request: &Request<
     ));
     let header = |name: HeaderName| request.headers().get(name);
     entry.protocol = format!("{:?}", request.version());
-    entry.method = request.method().to_string();
+    entry.method = short(request.method().as_str());
     // A name that was proved goes before one that is said.
     entry.holder = client.names().first().cloned().or_else(|| {
         let said = header(HOLDER)?.to_str().ok()?;

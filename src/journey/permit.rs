@@ -28,7 +28,8 @@ impl Journey {
         client: &Client,
         tally: &mut Tally<'_>,
     ) -> Result<Permit, Refusal> {
-        if let Some(exempt) = Exempt::of(found, claims.own) {
+        let (gates, policy) = (&self.shared.gates, self.policy(found.route));
+        if let Some(exempt) = Exempt::of(found, claims.own, gates, policy) {
             tally.decision = Decision::Passed;
             return Ok(Permit::Exempt(exempt));
         }

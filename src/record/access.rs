@@ -25,6 +25,9 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// How long nothing is tried after a write failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How many letters of a text from a request are logged.
+const LONGEST: usize = 1024;
+
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -248,7 +251,7 @@ impl Entry {
             client: client.to_owned(),
             protocol: String::new(),
             method: String::new(),
-            path: log.names.then(|| path.to_owned()),
+            path: log.names.then(|| short(path)),
             route: Arc::from(""),
             resources: Vec::new(),
             token: None,
@@ -269,7 +272,7 @@ impl Entry {
     /// Names a resource that the request was judged by.
     pub fn resource(&mut self, namespace: &str, key: &[u8]) {
         self.resources.push(if self.log.names {
-            format!("{namespace}:{}", String::from_utf8_lossy(key))
+            short(&format!("{namespace}:{}", String::from_utf8_lossy(key)))
         } else {
             hash(namespace, key)
         });
@@ -296,6 +299,12 @@ impl Drop for Entry {
             self.log.write(line);
         }
     }
+}
+
+/// A text from a request, cut where it is long: lines are bounded, so that the queue is.
+#[must_use]
+pub fn short(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of the namespace, a zero byte and the key.

@@ -1,6 +1,6 @@
 //! Whether a request asks to become a WebSocket (RFC 6455 section 4.1).
 
-use http::header::{CONNECTION, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Version};
 
@@ -11,6 +11,7 @@ pub fn asks(parts: &Parts) -> bool {
         && parts.version == Version::HTTP_11
         && is_websocket(&parts.headers)
         && names_upgrade(&parts.headers)
+        && !has_body(&parts.headers)
 }
 
 /// Whether `Upgrade` names that protocol alone.
@@ -19,6 +20,12 @@ pub fn is_websocket(headers: &HeaderMap) -> bool {
     let mut all = headers.get_all(UPGRADE).iter();
     let only = all.next().filter(|_| all.next().is_none());
     only.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// What is sent of a body, its upstream could take for messages.
+fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
 fn names_upgrade(headers: &HeaderMap) -> bool {
@@ -49,6 +56,11 @@ mod tests {
         for headers in [
             &[("upgrade", "websocket")][..],
             &[("connection", "upgrade")],
+            &[
+                ("connection", "upgrade"),
+                ("upgrade", "websocket"),
+                ("content-length", "3"),
+            ],
             &[("connection", "upgrade"), ("upgrade", "h2c")],
             &[("connection", "upgrade"), ("upgrade", "websocket, h2c")],
             &[

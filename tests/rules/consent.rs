@@ -121,6 +121,20 @@ fn a_client_cannot_put_words_into_the_question() {
     let (w, auth) = asking(|c| c);
     let ask = w.put(5).tag("liar").header("X-Fencing-Identity", "root");
     ask.header("X-Original-Method", "GET").send().answered(200);
+    let ask = w.put(6).tag("sly").header("X_Fencing_Identity", "root");
+    let ask = ask
+        .header("X-Rewrite-URL", "/health")
+        .header("X-HTTP-Method-Override", "PATCH");
+    ask.send().answered(200);
+    let seen = auth.head("sly");
+    for name in [
+        "x_fencing_identity",
+        "x-rewrite-url",
+        "x-http-method-override",
+    ] {
+        assert_eq!(seen.header(name), None, "{name}");
+    }
+    assert_eq!(seen.header("x-original-method"), Some("PATCH")); // what it is judged as
     let seen = auth.head("liar");
     assert_eq!(seen.all("x-fencing-identity"), [""]);
     assert_eq!(seen.all("x-original-method"), ["PUT"]);
@@ -146,4 +160,32 @@ fn where_the_route_observes_what_was_refused_raises_nothing_either() {
     answer.answered(200);
     assert_eq!(answer.header("fencing-status"), Some("unverified;observed"));
     assert_eq!(w.fence("files/a"), None);
+}
+
+#[test]
+fn the_other_end_of_a_move_has_its_own_names() {
+    for mode in ["enforce", "off"] {
+        let authority = Authority::new();
+        let locked = format!(
+            "[[routes]]\nname = \"locked\"\npath = \"/locked/{{*key}}\"\nupstream = \"files\"\nresource = \"tree\"\nmode = \"{mode}\"\nallow = [\"keeper\"]\n"
+        );
+        let (w, _folder) = named(&authority, |c| {
+            let c = c
+                .route("mode", &format!("\"{mode}\""))
+                .route("resource", "\"tree\"");
+            c.more(&locked)
+        });
+        let go = |name: &str| {
+            let config = authority.client(&[b"http/1.1"], Some(authority.sign(&[name])));
+            let to = format!("https://localhost:{}/locked/b", w.gw.port);
+            let head = format!(
+                "MOVE /files/a HTTP/1.1\r\nHost: localhost:{}\r\nFencing-Token: 5\r\nX-Tag: {name}\r\nDestination: {to}\r\nContent-Length: 0\r\n\r\n",
+                w.gw.port
+            );
+            crate::tls::exchange(w.gw.port, config, &head)
+        };
+        assert!(go("stranger").starts_with("HTTP/1.1 403 "), "{mode}");
+        w.stays_away("stranger");
+        assert!(go("keeper").starts_with("HTTP/1.1 200 "), "{mode}");
+    }
 }

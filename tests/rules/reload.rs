@@ -206,3 +206,74 @@ fn an_exchange_with_an_upstream_that_is_gone_ends_as_it_began() {
     w.put(6).tag("new").send().answered(200);
     assert_eq!((w.up.count("new"), next.count("new")), (0, 1));
 }
+
+#[test]
+fn routes_in_another_order_are_not_what_they_were() {
+    // Which of two routes takes a path may depend on their order, and with it the fence.
+    let one = "[[routes]]\nname = \"one\"\npath = \"/one/{k}\"\nupstream = \"files\"\nresource = \"1/{k}\"\n";
+    let two = "[[routes]]\nname = \"two\"\npath = \"/two/{k}\"\nupstream = \"files\"\nresource = \"2/{k}\"\n";
+    let w = World::with(|c| c.more(&format!("{one}{two}")));
+    w.up.script("old", Script::hold());
+    let old = w.put_to("/one/a", 5).tag("old").start();
+    w.up.whole_of("old");
+    w.change(&format!("{one}{two}"), &format!("{two}{one}"));
+    let new = w.put_to("/two/a", 6).tag("new").start();
+    w.stays_away("new");
+    w.up.release("old");
+    old.result().answered(200);
+    new.result().answered(200);
+}
+
+#[test]
+fn what_a_route_that_was_off_still_sends_after_its_answer_is_waited_for() {
+    let w = World::with(|c| c.route("mode", "\"off\"").upstream("settle", "\"700ms\""));
+    let early = Script {
+        early: true,
+        ..Script::default()
+    };
+    w.up.script("old", early);
+    let mut old = w.put(5).tag("old").half();
+    old.response("PUT").answered(200);
+    w.change("mode = \"off\"", "mode = \"enforce\"");
+    let start = Instant::now();
+    w.put(6).tag("new").send().answered(200);
+    assert!(start.elapsed() >= Duration::from_millis(400));
+    drop(old);
+}
+
+#[test]
+fn a_stop_is_not_clean_while_a_route_that_is_off_may_still_write() {
+    let mut w = World::with(|c| {
+        let c = c.route("mode", "\"off\"").upstream("settle", "\"3s\"");
+        c.server("shutdown_timeout", "\"300ms\"")
+    });
+    let mut old = w.put(5).tag("old").half();
+    w.up.head("old");
+    old.send(b"");
+    drop(old);
+    w.up.closed("old");
+    let gone = Instant::now();
+    w.gw.stop();
+    assert!(!w.gw.log().contains("stopped clean"));
+    w.gw.edit("mode = \"off\"", "mode = \"enforce\"");
+    w.gw.start_again();
+    w.put(6).tag("new").send().answered(200);
+    assert!(gone.elapsed() >= Duration::from_secs(3));
+}
+
+#[test]
+fn a_client_that_left_while_its_route_waited_is_not_forwarded() {
+    let w = World::new();
+    w.up.script("old", Script::hold());
+    let old = w.put(5).tag("old").start();
+    w.up.whole_of("old");
+    w.change(RESOURCE, "resource = \"other/{key}\"");
+    let left = w.put(6).tag("left").header("Content-Length", "4").open();
+    w.waiting(1);
+    drop(left);
+    pause(100);
+    w.up.release("old");
+    old.result().answered(200);
+    w.put(6).tag("next").send().answered(200);
+    assert_eq!(w.up.count("left"), 0);
+}

@@ -36,6 +36,11 @@ impl Encrypted {
         let head = format!(
             "PUT /files/a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {token}\r\nX-Tag: t{token}\r\nContent-Length: 0\r\n\r\n"
         );
+        self.ask(&head)
+    }
+
+    /// Sends a head and reads that of the answer.
+    fn ask(&mut self, head: &str) -> Result<String, std::io::Error> {
         self.0.write_all(head.as_bytes())?;
         let mut came = Vec::new();
         while !came.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -54,6 +59,11 @@ impl Encrypted {
             .clone()
             .into_owned()
     }
+}
+
+/// Sends a head on a connection of its own, and gives that of the answer.
+pub fn exchange(port: u16, config: Arc<ClientConfig>, head: &str) -> String {
+    Encrypted::connect(port, config).ask(head).unwrap()
 }
 
 fn files(config: Config, folder: &Path, more: &str) -> Config {

@@ -4,8 +4,9 @@
 use crate::support::{Client, Config, wait_until};
 use crate::upstream::Script;
 use crate::world::{World, pause};
+use rustix::process::{Signal, kill_process};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -143,6 +144,71 @@ fn one_that_ends_in_order_leaves_nothing_to_wait_for() {
     drop(client);
     let mut next = open(&w, Some("6"), b"");
     granted(&mut next);
+}
+
+#[test]
+fn one_that_its_client_ends_first_is_unknown() {
+    // The end is answered by whoever is next in line; what is behind it may not have seen the last message.
+    let w = world(echo(), |c| c.upstream("settle", "\"700ms\""));
+    let mut client = open(&w, Some("5"), b"");
+    granted(&mut client);
+    expect(&mut client, b"hello");
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    client.rest();
+    let start = Instant::now();
+    granted(&mut open(&w, Some("6"), b""));
+    assert!(start.elapsed() >= Duration::from_millis(500));
+}
+
+#[test]
+fn one_that_is_cut_off_by_a_stop_delivers_nothing_more() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut w = world(listener.local_addr().unwrap().port(), |c| {
+        c.server("shutdown_timeout", "\"300ms\"")
+    });
+    let mut client = open(&w, Some("5"), b"");
+    let (mut upstream, _) = listener.accept().unwrap();
+    let head =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    upstream.write_all(head).unwrap();
+    granted(&mut client);
+    // The upstream takes nothing: messages lie in the buffers.
+    let mut stream = client.stream();
+    let feeder = thread::spawn(move || while stream.write_all(&[b'x'; 8192]).is_ok() {});
+    pause(500);
+    w.gw.stop();
+    let mut taken = Vec::new();
+    let ended = upstream.read_to_end(&mut taken);
+    assert!(
+        ended.is_err(),
+        "it ended in order after {} bytes",
+        taken.len()
+    );
+    drop(client);
+    feeder.join().unwrap();
+}
+
+#[test]
+fn on_a_route_that_was_off_it_holds_up_the_configuration_after_it() {
+    let w = world(echo(), |c| {
+        c.route("mode", "\"off\"").upstream("settle", "\"300ms\"")
+    });
+    let mut client = open(&w, None, b"");
+    granted(&mut client);
+    expect(&mut client, b"hello");
+    w.gw.edit("mode = \"off\"", "mode = \"enforce\"");
+    kill_process(w.gw.pid(), Signal::HUP).unwrap();
+    let reloaded = || w.metric("fencegate_config_reloads_total", &["ok"]) > 0.5;
+    wait_until("the reload", reloaded);
+    pause(50);
+    let new = w.put(6).header("Content-Length", "4").start();
+    w.waiting(1);
+    pause(500);
+    assert!(!new.is_done());
+    client.send(b"end");
+    client.rest();
+    drop(client);
+    new.result().answered(200);
 }
 
 #[test]

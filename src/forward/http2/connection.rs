@@ -50,7 +50,8 @@ pub(super) struct Connection {
     pub(super) left_at: Cell<Option<Time>>,
     pub(super) ended: Cell<bool>,
     pub(super) resets: Resets,
-    /// Since when a PING is not answered.
+    /// The PING that is not answered, and since when.
+    asking: Cell<Option<u64>>,
     asked_at: Cell<Option<Time>>,
     driver: RefCell<Option<Waker>>,
 }
@@ -86,11 +87,13 @@ impl Connection {
             left_at: Cell::new(None),
             ended: Cell::new(false),
             resets: Resets::default(),
+            asking: Cell::new(None),
             asked_at: Cell::new(None),
             driver: RefCell::new(None),
         });
         // What answers the first PING comes after its SETTINGS (RFC 9113 section 3.4).
-        connection.resets.add();
+        let greeting = connection.resets.add();
+        connection.resets.want(greeting);
         let driver = Driver {
             ping: io.ping_pong(),
             io,
@@ -153,6 +156,7 @@ impl Connection {
     /// Waits until the other side has taken a reset, or the connection has ended, and says when. Closes it
     /// where that takes too long.
     pub(super) async fn arrival(&self, reset: u64) -> Time {
+        self.resets.want(reset);
         let end = clock::now().after(RESET_PATIENCE.1);
         while !self.resets.has_arrived(reset) && !self.ended.get() {
             let before = self.wire.sent();
@@ -217,9 +221,10 @@ impl Future for Driver {
             }
             return Poll::Ready(());
         }
-        let waits = !connection.resets.all_arrived();
-        let since = connection.asked_at.get().unwrap_or_else(clock::now);
-        connection.asked_at.set(waits.then_some(since));
+        let asking = connection.resets.asking();
+        if asking != connection.asking.replace(asking) {
+            connection.asked_at.set(asking.map(|_| clock::now()));
+        }
         connection.be_polite();
         let most = self.io.max_concurrent_send_streams();
         let greets = connection.resets.has_arrived(1) && !connection.greeted.replace(true);

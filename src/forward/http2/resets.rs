@@ -16,6 +16,8 @@ pub(super) struct Resets {
     given: Cell<u64>,
     /// Taken by the kernel.
     left: Cell<u64>,
+    /// Up to which somebody waits: a PING for each reset would be a nuisance to some servers.
+    wanted: Cell<u64>,
     /// That the PING under way, or the last one, comes after.
     asked: Cell<u64>,
     /// Taken by the other side.
@@ -40,6 +42,16 @@ impl Resets {
     /// Whether the other side has taken them all.
     pub(super) fn all_arrived(&self) -> bool {
         self.has_arrived(self.given.get())
+    }
+
+    /// Somebody waits for that one.
+    pub(super) fn want(&self, number: u64) {
+        self.wanted.set(self.wanted.get().max(number));
+    }
+
+    /// The PING that is not answered, by what it comes after.
+    pub(super) fn asking(&self) -> Option<u64> {
+        (self.asked.get() > self.arrived.get()).then(|| self.asked.get())
     }
 
     /// Waits until another has arrived, or the connection has ended.
@@ -87,7 +99,8 @@ impl Resets {
                 Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
             }
         }
-        if self.left.get() > self.arrived.get() && ping.send_ping(Ping::opaque()).is_ok() {
+        let due = self.wanted.get() > self.arrived.get() && self.left.get() > self.arrived.get();
+        if due && ping.send_ping(Ping::opaque()).is_ok() {
             self.asked.set(self.left.get());
             return Poll::Ready(());
         }
