@@ -4,8 +4,10 @@
 //! A policy is referred to by every request that goes by it, from the moment it is routed until it can take
 //! effect no more. So an earlier configuration is over when nothing refers to its policies.
 
-use super::Policy;
+use super::{Denial, Denied, Gates, Policy};
 use crate::clock;
+use crate::fence::Refusal;
+use crate::record::RouteMetrics;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,5 +84,29 @@ impl Handover {
             tokio::time::sleep(LOOK.min(end.left())).await;
         }
         true
+    }
+}
+
+impl Gates {
+    /// Waits for what was forwarded under an earlier configuration. Nothing is sealed meanwhile.
+    pub(super) async fn take_over(&self, before: &Handover, policy: &Policy) -> Result<(), Denied> {
+        policy.metrics.waiting.inc();
+        let _waits = Waits(&policy.metrics);
+        if before.wait(policy.drain_timeout).await {
+            return Ok(());
+        }
+        Err(Denied {
+            why: Denial::DrainTimeout,
+            ..Refusal::Busy.into()
+        })
+    }
+}
+
+/// That a request is counted among those that wait, until dropped.
+struct Waits<'a>(&'a RouteMetrics);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.dec();
     }
 }

@@ -183,19 +183,6 @@ impl Gates {
         Ok(pass)
     }
 
-    /// Waits for what was forwarded under an earlier configuration. Nothing is sealed meanwhile.
-    async fn take_over(&self, before: &Handover, policy: &Policy) -> Result<(), Denied> {
-        policy.metrics.waiting.inc();
-        let _waits = Waits(&policy.metrics);
-        if before.wait(policy.drain_timeout).await {
-            return Ok(());
-        }
-        Err(Denied {
-            why: Denial::DrainTimeout,
-            ..Refusal::Busy.into()
-        })
-    }
-
     /// Records a request that is forwarded whatever the gates say. Without the store it is forwarded
     /// without a trace in them.
     async fn observe(
@@ -329,15 +316,6 @@ impl Gates {
         let denied = place.verdict(arrived).await;
         metrics.waiting.dec();
         denied
-    }
-}
-
-/// That a request is counted among those that wait, until dropped.
-struct Waits<'a>(&'a RouteMetrics);
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.dec();
     }
 }
 
