@@ -163,6 +163,19 @@ fn alone(settings: &Settings, route: &Route) {
         Some(methods) => methods.iter().any(|method| route.is_write(method)),
     };
     if open && route.mode != Mode::Off && writes {
-        assert!(route.anyone_may_raise, "{} is open to anyone", route.name);
+        let bounded = route.allow.is_some() || route.auth_request.is_some();
+        assert!(
+            bounded || route.anyone_may_raise,
+            "{} is open to anyone",
+            route.name
+        );
     }
+    let tls = settings.server.tls.as_ref();
+    let named = tls.is_some_and(|tls| tls.client_ca.is_some());
+    assert!(
+        route.allow.is_none() || named,
+        "{} allows nobody",
+        route.name
+    );
+    assert!(!(route.websocket && route.upstream.http2), "{}", route.name);
 }

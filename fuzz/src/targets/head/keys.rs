@@ -13,7 +13,9 @@ pub fn expected(route: &Route, target: &PathAndQuery, headers: &HeaderMap) -> (S
     let under = |name: &[u8], rest: Vec<u8>| [name, b"/", &rest].concat();
     let key = match &*route.name {
         "tenant" => under(&host(headers), below(1)),
-        "files" | "notes" | "watched" | "above" | "deep" | "some" | "rest-of-some" => below(0),
+        "files" | "notes" | "watched" | "above" | "deep" | "ws" | "some" | "rest-of-some" => {
+            below(0)
+        }
         "jobs" => {
             let number = file[2].strip_prefix(b"v").unwrap();
             let number = number.strip_suffix(b".log").unwrap();

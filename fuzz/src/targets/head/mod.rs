@@ -16,7 +16,7 @@ use crate::models::names;
 use crate::route::{Class, End, Key, Keys, Match, Routes, Tree, overrides_path};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, Uri, Version};
 use std::sync::LazyLock;
 
 static ROUTES: LazyLock<Routes> = LazyLock::new(|| {
@@ -61,7 +61,7 @@ pub fn check(data: &[u8]) {
     let query = parts.uri.query().unwrap_or_default();
     let methods = names::methods(parts.method.as_str(), &parts.headers, query);
     one_reading(&parts);
-    class(&found, &methods);
+    class(&parts, &found, &methods);
     let fenced = found.keys.is_some();
     let shown = token::check(&parts, &found);
     let other = token::check_destination(&parts.headers, &found);
@@ -72,7 +72,10 @@ pub fn check(data: &[u8]) {
     nothing_else_goes_upstream(&found, &again.headers);
     resources(&found, &methods, &again.headers);
     is_the_same_upstream(&found, &parts, &again);
-    is_the_same_upstream(&found, &parts, &upstream::asked_in_http2(&again, &found));
+    if !found.upgrade {
+        let in_http2 = upstream::asked_in_http2(&again, &found);
+        is_the_same_upstream(&found, &parts, &in_http2);
+    }
     if found.class == Class::Write {
         destination(&parts, &found, &again);
         for end in [End::Request, End::Destination] {
@@ -107,14 +110,16 @@ fn one_reading(parts: &Parts) {
 }
 
 /// A request is a read only where no server could write by it, and has keys where it is fenced.
-fn class(found: &Match<'_>, methods: &[String]) {
+fn class(parts: &Parts, found: &Match<'_>, methods: &[String]) {
     let route = &*found.route.name;
     let writes = |method: &String| match (route, method.as_str()) {
         ("odd", "GET" | "REPORT") => true,
         ("odd", "POST") => false,
         (_, method) => !SAFE.contains(&method),
     };
-    let expected = if methods.iter().any(writes) {
+    let upgrade = route == "ws" && becomes_websocket(parts);
+    assert_eq!(found.upgrade, upgrade, "{:?}", parts.headers);
+    let expected = if upgrade || methods.iter().any(writes) {
         Class::Write
     } else {
         Class::Read
@@ -136,6 +141,17 @@ fn class(found: &Match<'_>, methods: &[String]) {
                 .all(|key| key.tree == Tree::No)
         );
     }
+}
+
+/// What is said then is for nobody to read: it is a write.
+fn becomes_websocket(parts: &Parts) -> bool {
+    let upgrades = names::headers(&parts.headers, &["upgrade"]);
+    let one = upgrades
+        .iter()
+        .all(|(_, value)| value.eq_ignore_ascii_case(b"websocket"));
+    let named = names::dropped(&parts.headers).contains(&"upgrade".to_owned());
+    let plain = parts.method == Method::GET && parts.version == Version::HTTP_11;
+    plain && named && one && upgrades.len() == 1
 }
 
 /// No other path, and no second token in the path.

@@ -22,6 +22,9 @@ pub fn asked_again(parts: &Parts, found: &Match<'_>) -> Parts {
     }
     let peer = Peer::new(IpAddr::V4(Ipv4Addr::LOCALHOST), false);
     headers::outbound(&mut head.headers, found.marks, &peer, parts.version);
+    if found.upgrade {
+        headers::upgrade(&mut head.headers);
+    }
     head.uri = Uri::from(with_prefix(found.route, &found.target));
     if let Some(end) = &found.destination {
         let as_it_came =

@@ -17,18 +17,26 @@ use std::sync::LazyLock;
 
 /// The whole path names the resource.
 static WHOLE: LazyLock<Routes> = LazyLock::new(|| {
-    routes(&[
-        ("root", "/", "resource = \"{path}\""),
-        ("all", "/{*key}", "resource = \"{path}\""),
-    ])
+    let all = "resource = \"{path}\"";
+    routes("", &[("root", "/", all), ("all", "/{*key}", all)])
+});
+
+/// The same, for a service to which capitals are small letters.
+static FOLDED: LazyLock<Routes> = LazyLock::new(|| {
+    let all = "resource = \"{path}\"";
+    routes(
+        "[server]\nfold_case = true\n",
+        &[("root", "/", all), ("all", "/{*key}", all)],
+    )
 });
 
 /// Captures of the path name it.
 static PARTS: LazyLock<Routes> = LazyLock::new(|| {
-    routes(&[
-        ("one", "/{first}", "resource = \"/{first}\""),
-        ("all", "/{first}/{*rest}", "resource = \"/{first}/{rest}\""),
-    ])
+    let (one, all) = ("resource = \"/{first}\"", "resource = \"/{first}/{rest}\"");
+    routes(
+        "",
+        &[("one", "/{first}", one), ("all", "/{first}/{*rest}", all)],
+    )
 });
 
 /// Checks the two spellings that the input gives.
@@ -53,9 +61,26 @@ pub fn check(data: &[u8]) {
     let (Some(a), Some(b)) = (a, b) else {
         return;
     };
-    let (x, y) = (files(&a.forwarded), files(&b.forwarded));
-    for (((server, _), x), y) in SERVERS.iter().zip(&x).zip(&y) {
-        let (Some(x), Some(y)) = (x, y) else {
+    compare(&a, &b, |name| name);
+    let (x, y) = (folded(&a), folded(&b));
+    for (path, folded) in [(first, &x), (&second, &y)] {
+        let text = path.escape_ascii();
+        assert!(folded.is_some() || !is_plain(path), "{text} is not folded");
+    }
+    if let (Some(a), Some(b)) = (x, y) {
+        compare(&a, &b, |name| name.to_ascii_lowercase());
+    }
+}
+
+/// Both have one fence where a server finds one file under them, and two where it finds two. `name`: how
+/// files are called there.
+fn compare(a: &Served, b: &Served, name: fn(Vec<u8>) -> Vec<u8>) {
+    for (server, file) in SERVERS {
+        let file = |path: &str| -> Option<File> {
+            let file = file(path.as_bytes())?;
+            Some(file.into_iter().map(name).collect())
+        };
+        let (Some(x), Some(y)) = (file(&a.forwarded), file(&b.forwarded)) else {
             continue; // one of them is no file there
         };
         // A file with two fences is not protected. Two files with one fence lock each other out.
@@ -89,11 +114,15 @@ fn is_plain(path: &[u8]) -> bool {
     })
 }
 
-fn files(path: &str) -> Vec<Option<File>> {
-    SERVERS
-        .iter()
-        .map(|(_, file)| file(path.as_bytes()))
-        .collect()
+/// The same path where capitals do not matter; `None` where it is refused there.
+fn folded(plain: &Served) -> Option<Served> {
+    let put = request(Method::PUT, plain.forwarded.parse().unwrap());
+    let found = FOLDED.classify(&put).ok()?;
+    assert_eq!(found.target.path(), plain.forwarded);
+    Some(Served {
+        forwarded: plain.forwarded.clone(),
+        key: key(found.keys.as_ref(), End::Request).unwrap(),
+    })
 }
 
 /// `None` where the gateway refuses the path. All ways to the key of a path must give one.
@@ -171,9 +200,9 @@ fn request(method: Method, uri: Uri) -> Parts {
     request.into_parts().0
 }
 
-fn routes(list: &[(&str, &str, &str)]) -> Routes {
-    let mut text =
-        "[store]\npath = \"data\"\n[upstreams.u]\nurl = \"http://a\"\nsettle = \"1s\"\n".to_owned();
+fn routes(server: &str, list: &[(&str, &str, &str)]) -> Routes {
+    let mut text = server.to_owned();
+    text += "[store]\npath = \"data\"\n[upstreams.u]\nurl = \"http://a\"\nsettle = \"1s\"\n";
     for (name, path, resource) in list {
         let _ = write!(
             text,

@@ -63,6 +63,14 @@ fn edit_of(text: &[u8], what: u8, at: usize) -> Option<(Range<usize>, Vec<u8>)> 
             });
             Some((at + 1..at + 3, flipped.collect()))
         }
+        // A letter changes its case.
+        b'C' => {
+            let &byte = text.get(at)?;
+            Some((
+                at..at + 1,
+                vec![byte ^ (u8::from(byte.is_ascii_alphabetic()) << 5)],
+            ))
+        }
         // What means nothing to some server comes in between.
         b'/' => put("/"),
         b'.' => put("./"),
