@@ -68,7 +68,10 @@ pub fn check(data: &[u8]) {
         assert!(folded.is_some() || !is_plain(path), "{text} is not folded");
     }
     if let (Some(a), Some(b)) = (x, y) {
-        compare(&a, &b, |name| name.to_ascii_lowercase());
+        compare(&a, &b, |name| {
+            let letters = String::from_utf8_lossy(&name).to_lowercase();
+            letters.into_bytes()
+        });
     }
 }
 
