@@ -151,7 +151,11 @@ fn becomes_websocket(parts: &Parts) -> bool {
         .all(|(_, value)| value.eq_ignore_ascii_case(b"websocket"));
     let named = names::dropped(&parts.headers).contains(&"upgrade".to_owned());
     let plain = parts.method == Method::GET && parts.version == Version::HTTP_11;
-    plain && named && one && upgrades.len() == 1
+    let lengths = names::headers(&parts.headers, &["content-length", "transfer-encoding"]);
+    let no_body = lengths
+        .iter()
+        .all(|(name, value)| *name == "content-length" && *value == b"0");
+    plain && no_body && named && one && upgrades.len() == 1
 }
 
 /// No other path, and no second token in the path.

@@ -4,6 +4,7 @@
 //! in `HTTP/2.0` makes it one of HTTP/2: what stands there as a target is its scheme, authority and path.
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
@@ -52,7 +53,10 @@ pub fn read(data: &[u8]) -> Option<Parts> {
             .headers
             .append(name, HeaderValue::from_bytes(header.value).ok()?);
     }
-    Some(parts)
+    let mut lengths = parts.headers.get_all(CONTENT_LENGTH).iter();
+    let first = lengths.next();
+    let one = lengths.all(|length| Some(length) == first);
+    one.then_some(parts)
 }
 
 fn uri(target: &[u8]) -> Option<Uri> {
