@@ -127,7 +127,10 @@ where
         log.connections += 1;
         log.connections
     };
-    let Ok(mut io) = h2::server::handshake(stream).await else {
+    // It does not take clients that leave for a flood of resets: what it does then is its own affair.
+    let mut server = h2::server::Builder::new();
+    server.max_pending_accept_reset_streams(10_000);
+    let Ok(mut io) = server.handshake(stream).await else {
         return;
     };
     let dropped = Arc::new(Notify::new());
