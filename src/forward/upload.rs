@@ -338,3 +338,31 @@ impl Body for Upload {
         body.map_or(SizeHint::with_exact(0), Came::size_hint)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn a_client_that_is_behind_is_to_blame_even_if_a_part_has_just_come() {
+        let progress = Progress::default();
+        progress.limits.set(Limits {
+            response: Duration::from_secs(30),
+            body_idle: Duration::from_secs(30),
+            body_rate: NonZeroU64::new(1000),
+        });
+        progress.begin();
+        progress.waits_for_client.set(true);
+        let start = clock::now();
+        let mut looks = 0;
+        while !progress.is_overdue() {
+            progress.check(start.after(Duration::from_millis(100) * looks));
+            looks += 1;
+        }
+        assert!((50..60).contains(&looks), "{looks}");
+        progress.pace.came(1);
+        progress.waits_for_client.set(false);
+        assert!(progress.waits_for_client());
+    }
+}
