@@ -3,6 +3,7 @@
 
 mod encryption;
 mod plan;
+mod records;
 mod reload;
 
 pub use encryption::Encryption;
@@ -15,7 +16,6 @@ use crate::journey::{Shared, Worker};
 use crate::lifecycle::{Heart, Manager, Pulse, Stop};
 use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
 use crate::record::Metrics;
-use crate::record::access::{AccessLog, Target};
 use crate::stamp::Stamp;
 use crate::store::{Observer, OpenError, RocksStore};
 use crate::tls::{TlsError, server};
@@ -58,6 +58,9 @@ pub enum Error {
     /// The access log cannot be written.
     #[error("access_log: {0}")]
     AccessLog(std::io::Error),
+    /// Traces cannot be sent.
+    #[error("opentelemetry: {0}")]
+    Traces(std::io::Error),
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),
@@ -103,7 +106,7 @@ impl Gateway {
         let encryption = Encryption::open(&settings)?;
         let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
-        let access_log = access_log(&settings, &metrics)?;
+        let recorders = records::open(&settings, &metrics)?;
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
         let now = plan::in_force(&settings);
         let (store, handover) =
@@ -132,7 +135,7 @@ impl Gateway {
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
-        let shared = plan::first(settings, &*store, gates, metrics, &encryption, access_log);
+        let shared = plan::first(settings, &*store, gates, metrics, &encryption, recorders);
         Ok(Self {
             live: Live::new(shared, encryption, Arc::clone(&store)),
             store,
@@ -265,16 +268,6 @@ impl Gateway {
             Ok(())
         })
     }
-}
-
-fn access_log(settings: &Settings, metrics: &Metrics) -> Result<Option<Arc<AccessLog>>, Error> {
-    let Some(wanted) = &settings.access_log else {
-        return Ok(None);
-    };
-    let target = wanted.path.clone().map_or(Target::Stdout, Target::File);
-    let dropped = metrics.access_log_dropped.clone();
-    let log = AccessLog::open(target, wanted.names, wanted.queue, dropped);
-    log.map(Some).map_err(Error::AccessLog)
 }
 
 fn bind(settings: &Settings, mut passed: Passed) -> Result<(Vec<Bound>, Bound), BindError> {

@@ -19,8 +19,7 @@ use crate::admit::{Gates, Policy};
 use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
-use crate::record::access::AccessLog;
-use crate::record::{BadRequest, Decision, FENCING_STATUS, Metrics, Reach};
+use crate::record::{BadRequest, Decision, FENCING_STATUS, Metrics, Reach, Recorders};
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
@@ -47,8 +46,8 @@ pub struct Shared {
     pub gates: Arc<Gates>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The access log, where there is one.
-    pub access_log: Option<Arc<AccessLog>>,
+    /// Who is told of each request.
+    pub recorders: Recorders,
     /// For each upstream, how it is spoken to where that is over TLS.
     pub upstream_tls: Vec<Option<Arc<Tls>>>,
     /// For each upstream, whether it can be reached.
@@ -104,11 +103,10 @@ impl Journey {
     async fn serve(&self, client: Rc<Client>, request: Request<Incoming>) -> Response<Reply> {
         let under_way = client.begin();
         let mut tally = Tally::new(&self.shared.metrics.unrouted);
-        tally.entry = self
-            .shared
-            .access_log
-            .as_ref()
-            .map(|log| note::begin(log, &client, &request));
+        let recorders = &self.shared.recorders;
+        tally.entry = recorders
+            .any()
+            .then(|| note::begin(recorders, &client, &request));
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
         let request = self.upstreams.outgoing(request);
@@ -118,7 +116,7 @@ impl Journey {
             Err(refusal) => {
                 tally.decision = refusal.why.decision();
                 let base = &self.shared.settings.server.problem_base;
-                let response = refusal.response(base);
+                let response = refusal.response(base, tally.dialect);
                 response.map(|body| Either::Right(if bodiless { Full::default() } else { body }))
             }
         };
@@ -145,11 +143,12 @@ impl Journey {
         }
         let found = self.shared.routes.classify(head);
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
-        tally.metrics = &self.policy(found.route).metrics;
+        tally.is_on(found.route, &self.policy(found.route).metrics);
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         let claims = self.consent(&found, claims, client, head).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
+        note::traced(tally, &mut head.headers);
         request.upgrade = found.upgrade;
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
@@ -182,7 +181,7 @@ impl Journey {
             Reject::Forbidden { why, route } => (Why::Forbidden(why.to_owned()), Some(route)),
         };
         if let Some(route) = route {
-            tally.metrics = &self.policy(route).metrics;
+            tally.is_on(route, &self.policy(route).metrics);
         }
         why.into()
     }
@@ -238,7 +237,7 @@ impl Journey {
         let trailers = &self.token_headers[route.index];
         let upstream = route.upstream.index;
         let forwarded = std::mem::replace(&mut tally.decision, Decision::OutcomeUnknown);
-        note::judged(tally);
+        note::judged(tally, found);
         let response = match permit {
             Permit::Exempt(exempt) => {
                 self.upstreams
@@ -246,7 +245,11 @@ impl Journey {
                     .await
             }
             Permit::Write(pass) => {
-                let at: SettledAt = route.settled_at;
+                let at = if found.answered_at_end {
+                    SettledAt::ResponseEnd
+                } else {
+                    route.settled_at
+                };
                 self.upstreams
                     .write(upstream, pass, request, trailers, at)
                     .await

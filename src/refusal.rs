@@ -1,11 +1,12 @@
 //! Every refusal and failure, as its sender reads it: status, headers, body, what to do next.
 //!
 //! One exhaustive match: a new reason does not compile until it has an answer. Bodies are RFC 9457
-//! problems, the errors in `Proxy-Status` those of RFC 9209.
+//! problems, or the errors of an object store; the errors in `Proxy-Status` those of RFC 9209.
 
 mod problem;
 mod why;
 
+pub use problem::Dialect;
 pub use why::Why;
 
 use crate::record::Decision;
@@ -410,7 +411,8 @@ mod tests {
             ),
         ];
         for (why, status, word, kind) in all {
-            let response = Refusal::from(why.clone()).response("urn:fencegate:problem:");
+            let response =
+                Refusal::from(why.clone()).response("urn:fencegate:problem:", Dialect::Problem);
             assert_eq!(response.status(), status, "{why:?}");
             assert_eq!(response.headers()[FENCING_STATUS], word, "{why:?}");
             let marked = response.headers()[PROXY_STATUS].to_str().unwrap();

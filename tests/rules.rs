@@ -36,6 +36,8 @@ mod limits;
 mod methods;
 #[path = "rules/modes.rs"]
 mod modes;
+#[path = "rules/object_store.rs"]
+mod object_store;
 #[path = "rules/order.rs"]
 mod order;
 #[path = "rules/poison.rs"]
@@ -56,6 +58,8 @@ mod systemd;
 mod tls;
 #[path = "rules/tokens.rs"]
 mod tokens;
+#[path = "rules/traces.rs"]
+mod traces;
 #[path = "rules/upstream.rs"]
 mod upstream;
 #[path = "rules/upstream_h2.rs"]

@@ -5,8 +5,7 @@ use crate::admit::{Budget, Gates, Handover, Policy, Settles};
 use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
 use crate::journey::Shared;
-use crate::record::Metrics;
-use crate::record::access::AccessLog;
+use crate::record::{Metrics, Recorders};
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub(super) fn first(
     gates: Arc<Gates>,
     metrics: Arc<Metrics>,
     encryption: &Encryption,
-    access_log: Option<Arc<AccessLog>>,
+    recorders: Recorders,
 ) -> Arc<Shared> {
     let policies = settings.routes.iter().map(|route| {
         let budget = budget(route, store, None);
@@ -39,7 +38,7 @@ pub(super) fn first(
         gates,
         reach: metrics.reach.take_up(urls(&settings)),
         metrics,
-        access_log,
+        recorders,
         upstream_tls: encryption.upstreams.clone(),
         settings,
     })
@@ -85,7 +84,7 @@ pub(super) fn next(
         gates: Arc::clone(&before.gates),
         reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
-        access_log: before.access_log.clone(),
+        recorders: before.recorders.clone(),
         upstream_tls: encryption.upstreams.clone(),
         settings,
     })

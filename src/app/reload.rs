@@ -99,7 +99,7 @@ impl Live {
 
     /// Reads the configuration again, and takes it up unless it has faults.
     pub(super) fn reload(&mut self) {
-        if let Some(log) = &self.now().access_log {
+        if let Some(log) = &self.now().recorders.log {
             log.reopen();
         }
         let Some(file) = &mut self.file else { return };

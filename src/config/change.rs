@@ -49,6 +49,7 @@ impl Settings {
             ("admin", self.admin == next.admin),
             ("store", self.store == next.store),
             ("access_log", self.access_log == next.access_log),
+            ("opentelemetry", self.opentelemetry == next.opentelemetry),
         ];
         let changed = all.into_iter().filter(|(_, same)| !same);
         changed.map(|(key, _)| key).collect()

@@ -8,6 +8,7 @@ mod load;
 pub mod pattern;
 pub mod settings;
 pub mod template;
+mod upstream;
 mod value;
 
 pub use file::Note;

@@ -129,6 +129,23 @@ impl PathPattern {
         Self::build(self.segments)
     }
 
+    /// The same pattern; where it is a bucket and all keys in it, it also matches the bucket alone.
+    #[must_use]
+    pub fn with_buckets(self) -> Self {
+        let all_keys = matches!(self.segments.as_slice(), [_, Segment::Rest { .. }]);
+        if !all_keys {
+            return self;
+        }
+        let same = self.clone();
+        self.with_empty_rest().unwrap_or(same)
+    }
+
+    /// Whether all that it matches are objects in buckets, as an object store names them, or buckets.
+    #[must_use]
+    pub fn names_objects(&self) -> bool {
+        self.segments.len() > 1 && !matches!(self.segments.first(), Some(Segment::Rest { .. }))
+    }
+
     fn build(segments: Vec<Segment>) -> Result<Self, String> {
         let mut names: Vec<&str> = segments.iter().filter_map(name).collect();
         names.sort_unstable();

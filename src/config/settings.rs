@@ -4,14 +4,13 @@
 
 use super::pattern::PathPattern;
 use super::template::Template;
+pub use super::upstream::{AuthRequest, Kind, Upstream, UpstreamTls};
 pub use crate::fence::{Accept, Missing};
 
 use crate::fence::Format;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderName, Method, StatusCode};
-use rustls::pki_types::ServerName;
+use http::uri::Authority;
+use http::{HeaderName, Method};
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +26,8 @@ pub struct Settings {
     pub store: Store,
     /// The access log, where there is one.
     pub access_log: Option<AccessLog>,
+    /// Where traces go, where they do.
+    pub opentelemetry: Option<OpenTelemetry>,
     /// The upstreams, in the order of their names.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The routes, in file order: the first that matches serves a request.
@@ -109,17 +110,6 @@ pub struct ServerTls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// `tls` of an upstream whose URL is https.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamTls {
-    /// `ca`: who may have signed its certificate; `None`: whom the system trusts.
-    pub ca: Option<PathBuf>,
-    /// `cert` and `key`: what it is shown.
-    pub identity: Option<Identity>,
-    /// `server_name`: whom its certificate must name; its host's name where nothing is said.
-    pub server_name: ServerName<'static>,
-}
-
 /// `[admin]`
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admin {
@@ -138,6 +128,25 @@ pub struct AccessLog {
     pub queue: usize,
 }
 
+/// `[opentelemetry]`
+#[derive(Debug, PartialEq)]
+pub struct OpenTelemetry {
+    /// Host and port of `endpoint`; the port is explicit.
+    pub authority: Authority,
+    /// What of `endpoint` comes after them, without a slash at the end.
+    pub path: String,
+    /// It is spoken to over TLS (`https`).
+    pub tls: Option<UpstreamTls>,
+    /// `service_name`
+    pub service: String,
+    /// `sample`: of the requests that come without a trace, the share that is recorded.
+    pub share: f64,
+    /// `resource = "name"`: resources and paths are named, else there is a hash.
+    pub names: bool,
+    /// `queue`: how many requests may wait to be sent.
+    pub queue: usize,
+}
+
 /// `[store]`
 #[derive(Debug, PartialEq, Eq)]
 pub struct Store {
@@ -146,58 +155,6 @@ pub struct Store {
     pub path: PathBuf,
     /// `cache`, in bytes.
     pub cache: usize,
-}
-
-/// `[upstreams.NAME]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upstream {
-    /// Its name in the config.
-    pub name: Arc<str>,
-    /// Its place in [`Settings::upstreams`].
-    pub index: usize,
-    /// Host and port of `url`; the port is explicit.
-    pub authority: Authority,
-    /// It is spoken to over TLS (`https`).
-    pub tls: Option<UpstreamTls>,
-    /// `protocol = "http2"`
-    pub http2: bool,
-    /// `max_streams`: requests that one HTTP/2 connection may have under way.
-    pub max_streams: usize,
-    /// `host_header = "upstream"`: rewrite Host and Destination to the upstream's own.
-    pub rewrite_host: bool,
-    /// `connect_timeout`
-    pub connect_timeout: Duration,
-    /// `idle_timeout`: how long an unused connection is kept.
-    pub idle_timeout: Duration,
-    /// `max_connections`, over all workers.
-    pub max_connections: usize,
-    /// `unsettled_status`: answers that say nothing of whether the write took effect.
-    pub unsettled_status: Vec<StatusCode>,
-    /// `response_timeout`: request sent whole -> final response head.
-    pub response_timeout: Duration,
-    /// `response_body_timeout`: the longest that the rest of a detached response is read for.
-    pub response_body_timeout: Duration,
-    /// `body_idle_timeout`: the longest pause within a body, either way.
-    pub body_idle_timeout: Duration,
-    /// `min_body_rate`: the least that a request's body must bring while the gateway waits for it, in bytes a
-    /// second.
-    pub min_body_rate: Option<NonZeroU64>,
-    /// `settle`; `None`: no bound is declared, and its routes are best-effort.
-    pub settle: Option<Duration>,
-    /// `settle_incomplete`, or `settle` where it is not given.
-    pub settle_incomplete: Option<Duration>,
-}
-
-impl Upstream {
-    /// The scheme of its URL.
-    #[must_use]
-    pub fn scheme(&self) -> Scheme {
-        if self.tls.is_some() {
-            Scheme::HTTPS
-        } else {
-            Scheme::HTTP
-        }
-    }
 }
 
 /// `mode`
@@ -300,15 +257,6 @@ pub struct Route {
     pub first_max: Option<u64>,
     /// `max_new_resources`
     pub max_new_resources: Option<u64>,
-}
-
-/// A service that is asked before a fence is raised.
-#[derive(Clone, Debug)]
-pub struct AuthRequest {
-    /// Where it is. One of [`Settings::upstreams`], named after its URL.
-    pub upstream: Arc<Upstream>,
-    /// The path and query that are asked for.
-    pub target: PathAndQuery,
 }
 
 /// How strong a route's promise is (the protocol's words).

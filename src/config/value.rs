@@ -92,6 +92,24 @@ impl<'s, 't> Value<'s, 't> {
             .and_then(|n| usize::try_from(n).ok())
     }
 
+    /// A share of all: 0 to 1.
+    pub fn share(&self) -> Option<f64> {
+        let digits = match self.given {
+            DeValue::Float(number) => number.as_str(),
+            DeValue::Integer(number) => number.as_str(),
+            _ => {
+                self.expects("a number from 0 to 1, such as 0.1");
+                return None;
+            }
+        };
+        let share = digits.parse().ok();
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        if share.is_none() {
+            self.fault(format!("{digits} is out of range: write 0 to 1"));
+        }
+        share
+    }
+
     /// A time span, which may be 0.
     pub fn span(&self) -> Option<Duration> {
         let DeValue::String(text) = self.given else {

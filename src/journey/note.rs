@@ -1,27 +1,32 @@
-//! What the access log is told of a request, stage by stage. Costs nothing where there is no log.
+//! What the access log and the traces are told of a request, stage by stage. Costs nothing where there are none.
 
 use super::Client;
 use super::claims::Claims;
 use super::tally::Tally;
 use crate::forward::{Download, Failed};
-use crate::record::access::{AccessLog, Entry, Fate, short, trace_id};
+use crate::record::entry::{Entry, Fate, Recorders, short};
+use crate::record::trace;
 use crate::route::{Keys, Match};
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use std::sync::Arc;
 
 const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// How long a name may be that a client gives itself.
 const LONGEST: usize = 128;
 
 /// A request has come.
-pub(super) fn begin<B>(log: &Arc<AccessLog>, client: &Client, request: &Request<B>) -> Box<Entry> {
-    let mut entry = Box::new(Entry::begin(
-        log,
-        client.peer.address(),
-        request.uri().path(),
-    ));
+pub(super) fn begin<B>(to: &Recorders, client: &Client, request: &Request<B>) -> Box<Entry> {
+    // Two of them are none: nobody knows which trace is meant.
+    let mut parents = request.headers().get_all(TRACEPARENT).iter();
+    let parent = parents
+        .next()
+        .filter(|_| parents.next().is_none())
+        .and_then(|value| trace::parent(value.as_bytes()));
+    let address = client.peer.address();
+    let mut entry = Box::new(Entry::begin(to, address, request.uri().path(), parent));
     let header = |name: HeaderName| request.headers().get(name);
     entry.protocol = format!("{:?}", request.version());
     entry.method = short(request.method().as_str());
@@ -30,7 +35,6 @@ pub(super) fn begin<B>(log: &Arc<AccessLog>, client: &Client, request: &Request<
         let said = header(HOLDER)?.to_str().ok()?;
         (!said.is_empty() && said.len() <= LONGEST).then(|| said.to_owned())
     });
-    entry.trace_id = header(TRACEPARENT).and_then(|value| trace_id(value.as_bytes()));
     entry
 }
 
@@ -38,10 +42,21 @@ pub(super) fn begin<B>(log: &Arc<AccessLog>, client: &Client, request: &Request<
 pub(super) fn routed(tally: &mut Tally<'_>, found: &Match<'_>) {
     if let Some(entry) = &mut tally.entry {
         entry.route = Arc::clone(&found.route.name);
-        for key in found.keys.iter().flat_map(Keys::iter) {
-            entry.resource(key.resource.namespace(), key.resource.key());
-        }
+        let keys = found.keys.iter().flat_map(Keys::iter);
+        entry.resources.extend(keys.map(|key| key.resource.clone()));
     }
+}
+
+/// Its head is being made ready: where spans are recorded, the upstream's come below the one that leads there.
+pub(super) fn traced(tally: &Tally<'_>, headers: &mut HeaderMap) {
+    let Some(entry) = &tally.entry else { return };
+    let Some(header) = entry.trace.and_then(|trace| trace.header()) else {
+        return;
+    };
+    if entry.parent.is_none() {
+        headers.remove(TRACESTATE); // it belongs to a trace that could not be read
+    }
+    headers.insert(TRACEPARENT, header);
 }
 
 /// Its token was read.
@@ -52,10 +67,9 @@ pub(super) fn claimed(tally: &mut Tally<'_>, claims: &Claims<'_>) {
 }
 
 /// Its gates have let it through.
-pub(super) fn judged(tally: &mut Tally<'_>) {
+pub(super) fn judged(tally: &mut Tally<'_>, found: &Match<'_>) {
     if let Some(entry) = &mut tally.entry {
-        entry.judged();
-        entry.outcome = Fate::Unknown; // unless it is heard of
+        entry.judged(&found.route.upstream.name);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::client::UnderWay;
 use crate::forward::Download;
-use crate::record::access::Entry;
+use crate::record::Entry;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 /// The body of a response. Its request is under way until this is dropped.
 pub struct Reply {
     body: Either<Download, Full<Bytes>>,
-    /// Its line of the access log, written when this is dropped.
+    /// What is recorded of it when this is dropped.
     entry: Option<Box<Entry>>,
     _under_way: UnderWay,
 }

@@ -1,8 +1,8 @@
 //! What became of a request, counted once.
 
-use crate::config::Mode;
-use crate::record::access::Entry;
-use crate::record::{Decision, RouteMetrics};
+use crate::config::{Kind, Mode, Route};
+use crate::record::{Decision, Entry, RouteMetrics};
+use crate::refusal::Dialect;
 use crate::route::{Class, Match};
 use http::{HeaderValue, StatusCode};
 
@@ -12,16 +12,27 @@ pub(super) struct Tally<'a> {
     pub(super) metrics: &'a RouteMetrics,
     pub(super) decision: Decision,
     pub(super) observed: bool,
-    /// Its line of the access log.
+    /// What the body of a refusal is.
+    pub(super) dialect: Dialect,
+    /// What is recorded of it.
     pub(super) entry: Option<Box<Entry>>,
 }
 
 impl<'a> Tally<'a> {
+    /// Its route is known.
+    pub(super) fn is_on(&mut self, route: &Route, metrics: &'a RouteMetrics) {
+        self.metrics = metrics;
+        if route.upstream.kind == Kind::S3 {
+            self.dialect = Dialect::S3;
+        }
+    }
+
     pub(super) fn new(metrics: &'a RouteMetrics) -> Self {
         Self {
             metrics,
             decision: Decision::Unsent,
             observed: false,
+            dialect: Dialect::Problem,
             entry: None,
         }
     }

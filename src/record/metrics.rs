@@ -30,6 +30,7 @@ const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
 const ACCESS_LOG_DROPPED: &str = "fencegate_access_log_dropped_total";
+const SPANS_DROPPED: &str = "fencegate_spans_dropped_total";
 const RELOADS: &str = "fencegate_config_reloads_total";
 const BUILD_INFO: &str = "fencegate_build_info";
 
@@ -87,6 +88,8 @@ pub struct Metrics {
     refused_connections: [IntCounter; 2],
     /// Lines of the access log that were not written.
     pub access_log_dropped: IntCounter,
+    /// Spans that were not delivered.
+    pub spans_dropped: IntCounter,
     /// Configurations that were taken up, and those that were not.
     pub reloads: [IntCounter; 2],
 }
@@ -242,6 +245,7 @@ impl Metrics {
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),
             access_log_dropped: added(all, dropped)?,
+            spans_dropped: added(all, IntCounter::new(SPANS_DROPPED, "spans not delivered"))?,
             reloads: ["ok", "failed"].map(|result| reloads.with_label_values(&[result])),
             families,
             registry,

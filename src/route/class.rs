@@ -133,6 +133,12 @@ impl Methods {
         })
     }
 
+    /// Whether something overrides the request's own.
+    #[must_use]
+    pub const fn overridden(&self) -> bool {
+        self.over.is_some()
+    }
+
     /// Whether the request only copies. An override to COPY may be ignored: that is a MOVE.
     #[must_use]
     pub fn only_copies(&self) -> bool {

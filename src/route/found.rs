@@ -19,6 +19,8 @@ pub struct Match<'a> {
     pub class: Class,
     /// It asks to become a WebSocket, and its route lets it.
     pub upgrade: bool,
+    /// Its result is known at the response's end alone.
+    pub answered_at_end: bool,
     /// The method that it is judged by: its own, or what overrides that.
     pub method: Method,
     /// What it needs passes for; `None` where it needs none (reads, routes that are off).
@@ -101,6 +103,19 @@ pub enum Reject<'a> {
 impl From<&'static str> for Reject<'_> {
     fn from(why: &'static str) -> Self {
         Self::Malformed { why, route: None }
+    }
+}
+
+impl<'a> Reject<'a> {
+    /// The same for a request that is on a route already.
+    pub(super) fn on(self, route: &'a Route) -> Self {
+        match self {
+            Self::Malformed { why, route: None } => Self::Malformed {
+                why,
+                route: Some(route),
+            },
+            other => other,
+        }
     }
 }
 

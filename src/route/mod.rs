@@ -4,14 +4,19 @@
 
 pub mod class;
 mod destination;
+mod exact;
 pub mod explain;
 mod found;
+mod framing;
 pub mod header;
 mod host;
 mod key;
 pub mod marks;
+mod object;
+mod operation;
 mod path;
 mod query;
+mod reading;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -23,14 +28,14 @@ pub use found::{Destination, End, Key, Keys, Match, Reject};
 pub use marks::Marks;
 pub use tree::Tree;
 
-use crate::config::{Captures, Mode, Route, Settings, TokenPlace};
+use crate::config::{Captures, Kind, Mode, Route, Settings, TokenPlace};
 use class::Methods;
 use host::Host;
-use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use key::Facts;
+use reading::{Reading, Readings};
 use std::borrow::Cow;
 use std::sync::Arc;
 use target::Split;
@@ -43,6 +48,8 @@ pub const DESTINATION_TOKEN: HeaderName = HeaderName::from_static("fencing-token
 pub struct Routes {
     entries: Vec<Entry>,
     path_tokens: bool,
+    /// Some lead to object stores.
+    stores: bool,
     /// Capitals in a path do not matter.
     fold_case: bool,
 }
@@ -100,9 +107,13 @@ impl Routes {
         let path_tokens = entries
             .iter()
             .any(|entry| entry.route.token == TokenPlace::PathPrefix);
+        let stores = entries
+            .iter()
+            .any(|entry| entry.route.upstream.kind == Kind::S3);
         Self {
             entries,
             path_tokens,
+            stores,
             fold_case: settings.server.fold_case,
         }
     }
@@ -113,7 +124,7 @@ impl Routes {
     /// [`Reject`], for what must go no further.
     pub fn classify<'r>(&'r self, parts: &Parts) -> Result<Match<'r>, Reject<'r>> {
         let marks = Marks::of(&parts.headers);
-        check_framing(parts, marks)?;
+        framing::check(parts, marks)?;
         let methods = Methods::of(parts, marks)?;
         if methods.connects() {
             return Err(Reject::MethodNotAllowed);
@@ -129,8 +140,8 @@ impl Routes {
             return Err(Reject::Unrouted);
         }
         let raw = self.split(whole.path());
-        let canonical = self.canonical(raw)?;
-        let (entry, captures) = self.find(&canonical.text, &head).ok_or(Reject::Unrouted)?;
+        let readings = self.read(raw);
+        let (entry, captures, path) = self.find(&readings, &head)?;
         let malformed = |why| Reject::Malformed {
             why,
             route: Some(&*entry.route),
@@ -151,15 +162,22 @@ impl Routes {
                 head.methods.class(&entry.route)
             },
             upgrade,
+            answered_at_end: false,
             method: head.methods.judged().clone(),
             keys: None,
             target: target.map_err(malformed)?,
             token,
             destination: None,
             marks,
-            trailing_slash: canonical.trailing_slash,
+            trailing_slash: path.trailing_slash,
         };
-        let facts = head.facts(&canonical.text);
+        let facts = head.facts(path.text);
+        if found.route.upstream.kind == Kind::S3 {
+            self.object(&head, &readings, &mut found, |route| {
+                key::of(route, &captures, facts)
+            })?;
+            return Ok(found);
+        }
         let fenced = found.route.mode != Mode::Off;
         let first = if fenced && (found.class == Class::Write || found.route.raise_on_read) {
             Some(key::of(found.route, &captures, facts).map_err(malformed)?)
@@ -173,7 +191,7 @@ impl Routes {
         let own = tree::Place {
             entry,
             facts,
-            trailing_slash: canonical.trailing_slash,
+            trailing_slash: path.trailing_slash,
             key: first.as_ref(),
             end: End::Request,
         };
@@ -217,6 +235,14 @@ impl Routes {
         }
     }
 
+    /// The path by the rules of each kind of service that there is.
+    fn read<'a>(&self, raw: Split<'a>) -> Readings<'a> {
+        Readings {
+            plain: self.canonical(raw),
+            exact: self.stores.then(|| exact::exact(raw.path)).flatten(),
+        }
+    }
+
     fn canonical<'a>(&self, raw: Split<'a>) -> Result<path::Canonical<'a>, &'static str> {
         let mut canonical = path::canonical(raw.path)?;
         if self.fold_case {
@@ -228,25 +254,32 @@ impl Routes {
         Ok(canonical)
     }
 
+    /// The first route that takes the path, by the rules of the service that it leads to. One that can be read
+    /// in two ways there goes no further: it might be another of that route's.
     fn find<'p, 'r: 'p>(
         &'r self,
-        path: &'p str,
+        readings: &'p Readings<'_>,
         head: &Head<'_>,
-    ) -> Option<(&'r Entry, Captures<'p>)> {
+    ) -> Result<(&'r Entry, Captures<'p>, Reading<'p>), Reject<'r>> {
         let method = head.methods.judged();
-        self.entries.iter().find_map(|entry| {
+        for entry in &self.entries {
             let route = &entry.route;
-            let host = route.host.as_ref();
-            let serves = host.is_none_or(|name| head.host.is_some_and(|host| host.is(name)))
-                && route
-                    .methods
-                    .as_ref()
-                    .is_none_or(|methods| methods.contains(method));
-            if !serves {
-                return None;
+            let here = |name| head.host.is_some_and(|host| host.is(name));
+            let methods = route.methods.as_ref();
+            if !route.host.as_ref().is_none_or(|name| here(name))
+                || methods.is_some_and(|methods| !methods.contains(method))
+            {
+                continue;
             }
-            route.path.matches(path).map(|captures| (entry, captures))
-        })
+            let Some(path) = readings.of(route.upstream.kind)? else {
+                continue;
+            };
+            if let Some(captures) = route.path.matches(path.text) {
+                return Ok((entry, captures, path));
+            }
+        }
+        readings.of(Kind::Http)?;
+        Err(Reject::Unrouted)
     }
 
     fn below<'a>(&self, place: &tree::Place<'a, '_>) -> Result<Tree, Reject<'a>> {
@@ -281,8 +314,10 @@ impl Routes {
                 return Err(forbidden("the Destination is on another host"));
             }
         };
-        let canonical = self.canonical(raw).map_err(malformed)?;
-        let (entry, captures) = self.find(&canonical.text, head).ok_or(Reject::Unrouted)?;
+        let readings = self.read(raw);
+        let (entry, captures, path) = self
+            .find(&readings, head)
+            .map_err(|reject| reject.on(own))?;
         let route = &*entry.route;
         if route.upstream.index != own.upstream.index {
             return Err(forbidden("the Destination is in another upstream"));
@@ -307,7 +342,7 @@ impl Routes {
         }
         let target = PathAndQuery::try_from(target::strip(raw.path, entry.strip));
         let target = target.map_err(|_| malformed("the Destination is malformed"))?;
-        let facts = head.facts(&canonical.text);
+        let facts = head.facts(path.text);
         let resource = if route.mode == Mode::Off {
             None
         } else {
@@ -316,7 +351,7 @@ impl Routes {
         let place = tree::Place {
             entry,
             facts,
-            trailing_slash: canonical.trailing_slash,
+            trailing_slash: path.trailing_slash,
             key: resource.as_ref(),
             end: End::Destination,
         };
@@ -332,23 +367,6 @@ impl Routes {
             tree,
         }))
     }
-}
-
-/// Refuses what says in two ways, or in one that is not known here, where the body ends. That the
-/// lengths themselves agree, the HTTP library has seen.
-fn check_framing(parts: &Parts, marks: Marks) -> Result<(), &'static str> {
-    if marks.framing_twin() {
-        return Err("a header that frames the message is spelt with an underscore");
-    }
-    if marks.coded() {
-        let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
-        let first = codings.next().map(|coding| coding.as_bytes().trim_ascii());
-        let chunked = first.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
-        if !chunked || codings.next().is_some() {
-            return Err("a transfer coding other than chunked, once");
-        }
-    }
-    Ok(())
 }
 
 /// The token's text where it stands in the target, and the query without it.

@@ -801,3 +801,65 @@ proptest! {
         }
     }
 }
+
+const STORE: &str =
+    "[upstreams.store]\nkind = \"s3\"\nurl = \"http://127.0.0.1:9002\"\nsettle = \"1s\"\n";
+
+fn with_store(list: &[(&str, &str, &str)]) -> &'static Routes {
+    let mut text = format!("{HEAD}{STORE}");
+    for (name, path, rest) in list {
+        let table = format!("[[routes]]\nname = \"{name}\"\npath = \"{path}\"\n{rest}\n");
+        text.push_str(&table);
+    }
+    let loaded = load(&text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    Box::leak(Box::new(Routes::new(&loaded.settings)))
+}
+
+#[test]
+fn a_path_is_read_as_the_first_route_that_serves_it_reads_paths() {
+    let objects = (
+        "objects",
+        "/backups/{*key}",
+        "upstream = \"store\"\nresource = \"{key}\"",
+    );
+    let files = (
+        "files",
+        "/files/{*key}",
+        "upstream = \"files\"\nresource = \"{key}\"",
+    );
+    let first = with_store(&[objects, files]);
+    assert_eq!(key(&put(first, "/backups/a//b")), "default:a//b");
+    assert_eq!(key(&put(first, "/files/a")), "default:a");
+    // For a store it would be sound, but it leads to none.
+    assert_eq!(word(&ask(first, "PUT", "/files/a//b", &[])), "malformed");
+    assert_eq!(
+        word(&ask(first, "PUT", "/elsewhere/a//b", &[])),
+        "malformed"
+    );
+    // It could be another spelling of what the first route fences.
+    let second = with_store(&[files, objects]);
+    assert_eq!(key(&put(second, "/backups/a")), "default:a");
+    assert_eq!(word(&ask(second, "PUT", "/backups/a//b", &[])), "malformed");
+    // That one is on another host.
+    let elsewhere = (
+        "files",
+        "/files/{*key}",
+        "host = \"a.example\"\nupstream = \"files\"\nresource = \"{key}\"",
+    );
+    let apart = with_store(&[elsewhere, objects]);
+    assert_eq!(key(&put(apart, "/backups/a//b")), "default:a//b");
+}
+
+#[test]
+fn a_copy_within_an_object_store_is_answered_at_its_end() {
+    let objects = (
+        "objects",
+        "/{bucket}/{*key}",
+        "upstream = \"store\"\nresource = \"{bucket}/{key}\"",
+    );
+    let routes = with_store(&[objects]);
+    let copy = [("x-amz-copy-source", "b/other")];
+    let found = ask(routes, "PUT", "/b/k", &copy).unwrap();
+    assert!(found.answered_at_end && key(&found) == "default:b/k");
+    assert!(!put(routes, "/b/k").answered_at_end);
+}

@@ -2,14 +2,16 @@
 //!
 //! Knows the file format. Knows nothing of how the settings are used, and reads no file itself.
 
+mod records;
 mod route;
 mod rules;
+mod stores;
 mod tls;
 mod token;
 mod upstream;
 
 use super::file::{Note, Source, Table};
-use super::settings::{AccessLog, Admin, Server, Settings, Store};
+use super::settings::{Admin, Server, Settings, Store};
 use super::value::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,7 +57,8 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     let server = server(root.table("server"), &mut taken);
     let admin = admin(root.table("admin"), source, &mut taken);
     let store = store(root.table("store"));
-    let access_log = root.read("access_log", |value| value.table().map(access_log));
+    let access_log = root.read("access_log", |value| value.table().map(records::access_log));
+    let opentelemetry = root.read("opentelemetry", |value| records::traces(value.table()?));
     let mut upstreams = upstream::read(root.table("upstreams"));
     let line = root.line_of("upstreams");
     if upstreams.is_empty() {
@@ -90,6 +93,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
         admin,
         store,
         access_log,
+        opentelemetry,
         upstreams: upstreams?,
         routes,
     };
@@ -212,23 +216,6 @@ fn admin(mut table: Table<'_, '_>, source: &Source<'_>, taken: &mut Vec<SocketAd
     table.unsupported(&["tokens_file", "tls"]);
     table.finish();
     Admin { listen }
-}
-
-fn access_log(mut table: Table<'_, '_>) -> AccessLog {
-    let path = table.need(
-        "path",
-        "\"access.log\", or \"-\" for standard output",
-        |v| v.label(4096),
-    );
-    let names = [("hash", false), ("name", true)];
-    let names = table.read_or("resource", false, |v| v.choice(&names));
-    let queue = table.read_or("queue", 8192, |v| v.count(1, 1 << 20));
-    table.finish();
-    AccessLog {
-        path: path.filter(|path| *path != "-").map(PathBuf::from),
-        names,
-        queue,
-    }
 }
 
 fn store(mut table: Table<'_, '_>) -> Store {

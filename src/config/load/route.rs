@@ -6,7 +6,7 @@ use super::token;
 use super::upstream::Placed as PlacedUpstream;
 use crate::config::file::{Source, Table};
 use crate::config::pattern::PathPattern;
-use crate::config::settings::{Accept, Missing, Mode, Route, SettledAt, Upstream};
+use crate::config::settings::{Accept, Kind, Missing, Mode, Route, SettledAt, Upstream};
 use crate::config::template::Template;
 use crate::config::value::Value;
 use crate::fence::resource::MAX_NAMESPACE;
@@ -79,6 +79,11 @@ fn one(
         })
     });
     let upstream = upstream(&mut table, upstreams);
+    let path = match &upstream {
+        // Requests to a bucket, which has no key, are those of its route.
+        Some(upstream) if upstream.kind == Kind::S3 => path.map(PathPattern::with_buckets),
+        _ => path,
+    };
     let resource = resource(&mut table, mode, path.as_ref());
     let accepts = [
         ("same-or-newer", Accept::SameOrNewer),

@@ -3,6 +3,7 @@
 //! Works on routes that are right each by itself.
 
 use super::route::Placed;
+use super::stores;
 use super::upstream::Placed as PlacedUpstream;
 use crate::config::file::Source;
 use crate::config::settings::{Missing, Mode, Route, Server};
@@ -23,12 +24,14 @@ pub fn check(
         tunnels(source, later);
         capitals(source, server, later);
         advice(source, later);
+        stores::check(source, server, later);
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
             one_order(source, earlier, later);
             shadow(source, earlier, later);
         }
     }
+    one_server_one_upstream(source, routes, upstreams);
     for placed in upstreams {
         let Some(upstream) = &placed.upstream else {
             continue;
@@ -40,6 +43,38 @@ pub fn check(
                 placed.line,
                 &format!("upstreams.{}.settle", placed.name),
                 "is not given: a write of unknown outcome is not waited for, and its routes are best-effort",
+            );
+        }
+    }
+}
+
+/// Fences are compared by the upstream: a server that is two of them is fenced against neither.
+fn one_server_one_upstream(source: &Source<'_>, routes: &[Placed], upstreams: &[PlacedUpstream]) {
+    let used = |index| move |placed: &&Placed| placed.route.upstream.index == index;
+    for (j, later) in upstreams.iter().enumerate() {
+        let Some(b) = &later.upstream else { continue };
+        let same = upstreams[..j].iter().find(|earlier| {
+            let a = earlier
+                .upstream
+                .as_ref()
+                .filter(|a| a.authority == b.authority);
+            a.is_some_and(|a| {
+                let both = || {
+                    routes
+                        .iter()
+                        .filter(used(a.index))
+                        .chain(routes.iter().filter(used(b.index)))
+                };
+                let each = routes.iter().any(|r| used(a.index)(&r))
+                    && routes.iter().any(|r| used(b.index)(&r));
+                each && both().any(|placed| placed.route.mode != Mode::Off)
+            })
+        });
+        if let Some(earlier) = same {
+            source.warn(
+                later.line,
+                &format!("upstreams.{}.url", later.name),
+                format!("is also that of upstream {}: whether one object has two resources is not seen across upstreams; use one of them for both", earlier.name),
             );
         }
     }

@@ -600,3 +600,103 @@ proptest! {
         let _ = load(&mixed);
     }
 }
+
+#[test]
+fn traces_have_a_collector_and_a_share() {
+    let with = |keys: &str| format!("opentelemetry = {{ {keys} }}\n{HEAD}{ROUTE}");
+    let found = loaded(&with(
+        "endpoint = \"https://otel.example/in/\", sample = 0.25",
+    ));
+    let traces = found.settings.opentelemetry.unwrap();
+    assert_eq!(
+        (traces.authority.as_str(), &*traces.path),
+        ("otel.example:443", "/in")
+    );
+    assert!(traces.tls.is_some() && (traces.share - 0.25).abs() < 1e-9);
+    assert_eq!((&*traces.service, traces.queue), ("fencegate", 8192));
+    assert!(
+        loaded(&format!("{HEAD}{ROUTE}"))
+            .settings
+            .opentelemetry
+            .is_none()
+    );
+    for (keys, fault) in [
+        ("sample = 1", "opentelemetry.endpoint: is missing"),
+        ("endpoint = \"otel:4318\"", "opentelemetry.endpoint"),
+        (
+            "endpoint = \"http://otel:4318/?a\"",
+            "opentelemetry.endpoint",
+        ),
+        (
+            "endpoint = \"http://otel:4318\", sample = 1.5",
+            "out of range",
+        ),
+        (
+            "endpoint = \"http://otel:4318\", sample = nan",
+            "out of range",
+        ),
+        (
+            "endpoint = \"http://otel:4318\", sample = \"all\"",
+            "0 to 1",
+        ),
+        (
+            "endpoint = \"http://otel:4318\", ca = \"a.pem\"",
+            "https://",
+        ),
+        (
+            "endpoint = \"http://otel:4318\", header = \"a\"",
+            "opentelemetry.header",
+        ),
+    ] {
+        let found = lines(&faults(&with(keys)));
+        assert!(found.contains(fault), "{keys}: {found}");
+    }
+}
+
+#[test]
+fn a_route_to_an_object_store_is_of_its_kind() {
+    let store = HEAD.replace("url", "kind = \"s3\"\nurl");
+    let objects = "[[routes]]\nname = \"o\"\npath = \"/{bucket}/{*key}\"\nupstream = \"files\"\nresource = \"{bucket}/{key}\"\n";
+    let found = loaded(&format!("{store}{objects}"));
+    let path = &found.settings.routes[0].path;
+    assert!(path.matches("/bucket").is_some() && path.matches("/bucket/a//b/").is_some());
+    let host = loaded(&format!(
+        "{}{objects}",
+        store.replace("url", "host_header = \"upstream\"\nurl")
+    ));
+    assert!(lines(&host.warnings).contains("clients sign"));
+    for (key, fault) in [
+        ("strip_prefix = \"/a\"", "strip_prefix"),
+        ("reads = [\"POST\"]", "reads"),
+        ("writes = [\"GET\"]", "writes"),
+        ("websocket = true", "websocket"),
+        ("collections = \"allow\"", "collections"),
+        ("token = { query = \"fence\" }", "token"),
+        ("token = { path_prefix = true }", "token"),
+    ] {
+        let found = lines(&faults(&format!("{store}{objects}{key}\n")));
+        assert!(
+            found.contains(&format!("routes.o.{fault}")),
+            "{key}: {found}"
+        );
+    }
+    let all = objects
+        .replace("/{bucket}/{*key}", "/{*all}")
+        .replace("{bucket}/{key}", "{all}");
+    assert!(lines(&faults(&format!("{store}{all}"))).contains("routes.o.path"));
+    let folded = format!("[server]\nfold_case = true\n{store}{objects}");
+    assert!(lines(&faults(&folded)).contains("server.fold_case"));
+}
+
+#[test]
+fn two_upstreams_that_are_one_server_are_warned_of() {
+    let twin = "[upstreams.twin]\nurl = \"http://127.0.0.1:9000\"\nsettle = \"1s\"\n";
+    let through = "[[routes]]\nname = \"other\"\npath = \"/other/{*key}\"\nupstream = \"twin\"\nmode = \"off\"\n";
+    let found = warnings(&format!("{HEAD}{twin}{ROUTE}{through}"));
+    assert!(
+        found.contains("upstreams.twin.url: is also that of upstream files"),
+        "{found}"
+    );
+    // Nobody goes there.
+    assert!(!warnings(&format!("{HEAD}{twin}{ROUTE}")).contains("is also that of"));
+}

@@ -58,6 +58,6 @@ pub fn upstream(value: Option<&Value<'_, '_>>, host: &str) -> Option<UpstreamTls
     })
 }
 
-fn path(value: &Value<'_, '_>) -> Option<PathBuf> {
+pub fn path(value: &Value<'_, '_>) -> Option<PathBuf> {
     value.label(4096).map(PathBuf::from)
 }

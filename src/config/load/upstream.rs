@@ -3,7 +3,7 @@
 //! Knows nothing of routes.
 
 use crate::config::file::Table;
-use crate::config::settings::{AuthRequest, Upstream};
+use crate::config::settings::{AuthRequest, Kind, Upstream};
 use crate::config::value::Value;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{StatusCode, Uri};
@@ -37,10 +37,8 @@ pub fn read(table: Table<'_, '_>) -> Vec<Placed> {
 
 fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstream> {
     let seconds = Duration::from_secs;
-    table.read("kind", |value| {
-        value.fault("is not supported in this version: remove it");
-        Some(())
-    });
+    let kinds = [("http", Kind::Http), ("s3", Kind::S3)];
+    let kind = table.read_or("kind", Kind::Http, |v| v.choice(&kinds));
     let url = table.need("url", "\"http://127.0.0.1:9000\"", url);
     let (scheme, authority) = url.unzip();
     let encrypted = scheme == Some(Scheme::HTTPS);
@@ -62,6 +60,7 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         authority: authority
             .clone()
             .unwrap_or_else(|| Authority::from_static("localhost:80")),
+        kind,
         tls: tls.flatten(),
         http2: table.read_or("protocol", false, |v| {
             v.choice(&[("http1", false), ("http2", true)])
@@ -112,6 +111,7 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         name: Arc::clone(&name),
         index: all.len(),
         authority,
+        kind: Kind::Http,
         tls: tls.flatten(),
         http2: false,
         max_streams: 1,
@@ -150,7 +150,7 @@ fn url(value: &Value<'_, '_>) -> Option<(Scheme, Authority)> {
     base_url(value, value.text()?)
 }
 
-fn base_url(value: &Value<'_, '_>, text: &str) -> Option<(Scheme, Authority)> {
+pub fn base_url(value: &Value<'_, '_>, text: &str) -> Option<(Scheme, Authority)> {
     let parsed = text
         .parse::<Uri>()
         .map_err(|e| format!("\"{text}\" is no URL: {e}"));

@@ -30,6 +30,14 @@ static FOLDED: LazyLock<Routes> = LazyLock::new(|| {
     )
 });
 
+/// Those of an object store.
+static OBJECTS: LazyLock<Routes> = LazyLock::new(|| {
+    let all = "resource = \"{bucket}/{key}\"";
+    let text = text("", &[("all", "/{bucket}/{*key}", all)]);
+    let text = text.replace("[[routes]]", "kind = \"s3\"\n[[routes]]");
+    loaded(&text.replace("collections = \"allow\"", ""))
+});
+
 /// Captures of the path name it.
 static PARTS: LazyLock<Routes> = LazyLock::new(|| {
     let (one, all) = ("resource = \"/{first}\"", "resource = \"/{first}/{rest}\"");
@@ -53,6 +61,7 @@ pub fn check(data: &[u8]) {
     } else {
         spell::anew(first, second)
     };
+    objects(first, &second);
     let (a, b) = (served(first), served(&second));
     for (path, served) in [(first, &a), (&second, &b)] {
         let text = path.escape_ascii();
@@ -73,6 +82,35 @@ pub fn check(data: &[u8]) {
             letters.into_bytes()
         });
     }
+}
+
+/// In an object store both have one fence exactly where one decoding makes one name of them.
+fn objects(first: &[u8], second: &[u8]) {
+    if let (Some(a), Some(b)) = (object(first), object(second)) {
+        let name = |object: &Served| models::decode(object.forwarded.as_bytes());
+        assert_eq!(
+            a.key == b.key,
+            name(&a) == name(&b),
+            "{} ({}) and {} ({})",
+            a.forwarded,
+            a.key,
+            b.forwarded,
+            b.key
+        );
+    }
+}
+
+/// `None` where the path names no object, or is refused.
+fn object(path: &[u8]) -> Option<Served> {
+    let put = request(Method::PUT, Uri::try_from(path).ok()?.path().parse().ok()?);
+    let found = OBJECTS.classify(&put).ok()?;
+    let forwarded = found.target.path().to_owned();
+    assert_eq!(forwarded, put.uri.path(), "it is forwarded otherwise");
+    let key = key(found.keys.as_ref(), End::Request)?;
+    // The key is the name, and nothing else.
+    let name = models::decode(forwarded.as_bytes());
+    assert_eq!(key.key(), &name[1..], "{forwarded}");
+    Some(Served { forwarded, key })
 }
 
 /// Both have one fence where a server finds one file under them, and two where it finds two. `name`: how
@@ -204,6 +242,10 @@ fn request(method: Method, uri: Uri) -> Parts {
 }
 
 fn routes(server: &str, list: &[(&str, &str, &str)]) -> Routes {
+    loaded(&text(server, list))
+}
+
+fn text(server: &str, list: &[(&str, &str, &str)]) -> String {
     let mut text = server.to_owned();
     text += "[store]\npath = \"data\"\n[upstreams.u]\nurl = \"http://a\"\nsettle = \"1s\"\n";
     for (name, path, resource) in list {
@@ -213,6 +255,10 @@ fn routes(server: &str, list: &[(&str, &str, &str)]) -> Routes {
              raise_on_read = true\ncollections = \"allow\"\n"
         );
     }
-    let loaded = load(&text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    text
+}
+
+fn loaded(text: &str) -> Routes {
+    let loaded = load(text).unwrap_or_else(|faults| panic!("{faults:#?}"));
     Routes::new(&loaded.settings)
 }

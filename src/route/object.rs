@@ -1,0 +1,70 @@
+//! A request to an object store: what it may change, by its call, its bucket and its key.
+
+use super::class::Class;
+use super::operation::Operation;
+use super::reading::Readings;
+use super::{End, Head, Key, Keys, Match, Reject, Routes, Tree};
+use crate::config::{Mode, Route};
+use crate::fence::ResourceKey;
+
+impl Routes {
+    /// Completes what is known of a request to an object store. `key` makes the key of its path on a route.
+    ///
+    /// # Errors
+    /// [`Reject`], for what must go no further.
+    pub(super) fn object<'r>(
+        &'r self,
+        head: &Head<'_>,
+        readings: &Readings<'_>,
+        found: &mut Match<'r>,
+        key: impl FnOnce(&Route) -> Result<ResourceKey, &'static str>,
+    ) -> Result<(), Reject<'r>> {
+        let route = found.route;
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(route),
+        };
+        let path = readings.exact.as_ref();
+        if let Some(why) = path.and_then(|path| path.fault) {
+            return Err(malformed(why));
+        }
+        if head.methods.overridden() {
+            return Err(malformed("a method override, which no object store knows"));
+        }
+        if head.marks.destination() {
+            return Err(malformed("a Destination, which no object store knows"));
+        }
+        let has_key = path.is_some_and(super::exact::Exact::has_key);
+        let operation = Operation::of(head.parts, has_key);
+        if let Err(why) = operation
+            && self.enforces(route)
+        {
+            return Err(Reject::Forbidden { why, route });
+        }
+        found.class = operation.map_or(Class::Write, |operation| operation.class);
+        found.answered_at_end = operation.is_ok_and(|operation| operation.reports_in_body);
+        let asks = found.class == Class::Write || route.raise_on_read;
+        if route.mode == Mode::Off || !asks || !has_key {
+            return Ok(());
+        }
+        found.keys = Some(Keys::one(Key {
+            resource: key(route).map_err(malformed)?,
+            end: End::Request,
+            // Where nothing is enforced, that it would be refused is noted.
+            tree: if operation.is_ok() {
+                Tree::No
+            } else {
+                Tree::Refuse
+            },
+        }));
+        Ok(())
+    }
+
+    /// Whether a request that may change any object of a store would go past a fence.
+    fn enforces(&self, own: &Route) -> bool {
+        let fences = self.entries.iter().filter(|entry| entry.fences);
+        fences
+            .map(|entry| &entry.route)
+            .any(|route| route.mode == Mode::Enforce && route.upstream.index == own.upstream.index)
+    }
+}

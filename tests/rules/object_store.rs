@@ -1,0 +1,184 @@
+//! Routes to object stores: keys are bytes, what goes upstream is untouched, and no call that may change another
+//! object than the fenced one passes.
+
+use crate::support::Config;
+use crate::upstream::Script;
+use crate::world::World;
+
+/// A gateway before an object store, whose buckets are all fenced.
+fn store(change: impl FnOnce(Config) -> Config) -> World {
+    World::with(|c| {
+        let c = c.upstream("kind", "\"s3\"");
+        let c = c.route("path", "\"/{bucket}/{*key}\"");
+        change(c.route("resource", "\"{bucket}/{key}\""))
+    })
+}
+
+#[test]
+fn a_key_has_one_fence_in_each_spelling_and_two_keys_have_two() {
+    let w = store(|c| c);
+    w.put_to("/b/a%2Fb", 9).send().answered(200);
+    for same in ["/b/a/b", "/b/%61/b", "/b/a%2fb", "/b/a/b?x-id=PutObject"] {
+        w.put_to(same, 8).send().refused(412, "stale");
+    }
+    for other in [
+        "/b/a%252Fb",
+        "/b/a//b",
+        "/b/a/b/",
+        "/b//a/b",
+        "/b/a%20b",
+        "/b/a%2Bb",
+        "/b/%C3%BC",
+        "/c/a/b",
+        "/b/A/b",
+    ] {
+        let tag = other.replace('/', "_");
+        w.put_to(other, 8).tag(&tag).send().answered(200);
+        assert_eq!(w.up.head(&tag).target, other, "it goes on as it came");
+    }
+    assert_eq!(w.fence("b/a//b"), Some(("8".into(), true)));
+}
+
+#[test]
+fn what_stores_read_in_different_ways_is_refused() {
+    let w = store(|c| c);
+    for path in [
+        "/b/a+b",
+        "/b/a;b",
+        "/b/../a",
+        "/b/a/%2e%2e/c",
+        "/b/./a",
+        "/b%2Fa",
+        "/b/a%00",
+        "/b/%FF",
+        "/b/a%0Ab",
+        "/b/%zz",
+    ] {
+        w.put_to(path, 5).send().refused(400, "malformed");
+        w.ask("GET", path).send().refused(400, "malformed");
+    }
+    let with = |name, value| w.put_to("/b/k", 5).header(name, value).send();
+    with("X-HTTP-Method-Override", "DELETE").refused(400, "malformed");
+    with("Destination", "/b/other").refused(400, "malformed");
+    w.stays_away("t5");
+}
+
+#[test]
+fn calls_that_may_change_other_objects_are_refused() {
+    let w = store(|c| c);
+    for (method, target) in [
+        ("POST", "/b?delete"),
+        ("POST", "/b/?delete"),
+        ("POST", "/b"),
+        ("PUT", "/b"),
+        ("PUT", "/b?policy"),
+        ("DELETE", "/b"),
+        ("POST", "/b/k"),
+        ("PUT", "/b/k?renameObject"),
+        ("DELETE", "/b/k?delete"),
+        ("MOVE", "/b/k"),
+        ("PROPPATCH", "/b/k"),
+    ] {
+        w.ask(method, target)
+            .token(5)
+            .tag("no")
+            .send()
+            .refused(403, "forbidden");
+    }
+    let renamed = w
+        .put_to("/b/k", 5)
+        .tag("no")
+        .header("x-amz-rename-source", "b/j");
+    renamed.send().refused(403, "forbidden");
+    w.stays_away("no");
+    // Not through a route that is off either, if it leads to the same store.
+    let open = "[[routes]]\nname = 'rest'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
+    let w = store(|c| {
+        c.route("path", "\"/wal/{*key}\"")
+            .route("resource", "\"wal/{key}\"")
+            .more(open)
+    });
+    w.ask("POST", "/wal?delete")
+        .tag("no")
+        .send()
+        .refused(403, "forbidden");
+    w.ask("POST", "/other?delete")
+        .tag("no")
+        .send()
+        .refused(403, "forbidden");
+    w.stays_away("no");
+    w.ask("PUT", "/other/k").tag("free").send().answered(200);
+    w.ask("GET", "/").tag("list").send().answered(200);
+}
+
+#[test]
+fn reads_pass_and_those_of_a_bucket_too() {
+    let w = store(|c| c);
+    for target in ["/b?list-type=2&prefix=a%2F", "/b/", "/b/k?versionId=1"] {
+        w.ask("GET", target).tag("read").send().answered(200);
+    }
+    assert_eq!(w.up.count("read"), 3);
+}
+
+#[test]
+fn each_part_of_an_upload_is_fenced_by_its_own_token() {
+    let w = store(|c| c);
+    let call = |method: &str, target: &str, token: u64| w.ask(method, target).token(token).send();
+    call("POST", "/b/k?uploads", 5).answered(200);
+    call("PUT", "/b/k?partNumber=1&uploadId=u", 5).answered(200);
+    w.put_to("/b/k", 6).send().answered(200);
+    call("PUT", "/b/k?partNumber=2&uploadId=u", 5).refused(412, "stale");
+    call("POST", "/b/k?uploadId=u", 5).refused(412, "stale");
+    call("DELETE", "/b/k?uploadId=u", 5).refused(412, "stale");
+}
+
+/// Such a call sends its head at once and its result much later: only then has it taken effect.
+#[test]
+fn a_call_that_reports_in_its_body_is_answered_at_its_end() {
+    let w = store(|c| c.route("preempt", "false"));
+    let held = Script {
+        hold_end: true,
+        ..Script::default()
+    };
+    w.up.script("copy", held);
+    let copy = w.put_to("/b/k", 5).tag("copy").body(b"");
+    let copy = copy.header("x-amz-copy-source", "b/other").start();
+    w.up.wait("copy", "the head of the answer", |seen| {
+        seen.answered_at.is_some()
+    });
+    let newer = w.put_to("/b/k", 6).start();
+    w.waiting(1);
+    w.stays_away("t6");
+    w.up.release("copy");
+    newer.result().answered(200);
+    copy.result().answered(200);
+}
+
+#[test]
+fn a_refusal_is_an_error_that_its_client_shows() {
+    let w = store(|c| c.route("disclose_fence", "true"));
+    w.put_to("/b/k", 5).send().answered(200);
+    let stale = w.put_to("/b/k", 4).send();
+    stale.refused(412, "stale");
+    assert_eq!(stale.header("Content-Type"), Some("application/xml"));
+    let body = String::from_utf8(stale.body.clone()).unwrap();
+    for part in [
+        "<Code>PreconditionFailed</Code>",
+        "<Type>urn:fencegate:problem:stale-token</Type>",
+        "<Token>4</Token><Fence>5</Fence></Error>",
+    ] {
+        assert!(body.contains(part), "{body}");
+    }
+    let missing = w.ask("PUT", "/b/k").send();
+    missing.refused(428, "missing");
+    assert!(missing.body.starts_with(b"<?xml"));
+}
+
+#[test]
+fn what_is_only_observed_is_noted_and_passes() {
+    let w = store(|c| c.route("mode", "\"observe\""));
+    let unknown = w.ask("PUT", "/b/k?renameObject").token(5).send();
+    unknown.answered(200);
+    assert_eq!(unknown.header("Fencing-Status"), Some("forbidden;observed"));
+    w.ask("POST", "/b?delete").send().answered(200);
+}
