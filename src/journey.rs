@@ -100,33 +100,42 @@ impl Journey {
         }
     }
 
-    async fn serve(&self, client: Rc<Client>, request: Request<Incoming>) -> Response<Reply> {
+    /// Takes a request up at once, so that the future is not moved about with its head in it.
+    fn serve(
+        self: Rc<Self>,
+        client: &Rc<Client>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Reply>> + use<> {
         let under_way = client.begin();
-        let mut tally = Tally::new(&self.shared.metrics.unrouted);
         let recorders = &self.shared.recorders;
-        tally.entry = recorders
+        let entry = recorders
             .any()
-            .then(|| note::begin(recorders, &client, &request));
+            .then(|| note::begin(recorders, client, &request));
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
         let request = self.upstreams.outgoing(request);
-        let rest = request.rest();
-        let mut response = match self.travel(&client, request, &mut tally).await {
-            Ok(response) => response.map(Either::Left),
-            Err(refusal) => {
-                tally.decision = refusal.why.decision();
-                let base = &self.shared.settings.server.problem_base;
-                let response = refusal.response(base, tally.dialect);
-                response.map(|body| Either::Right(if bodiless { Full::default() } else { body }))
+        let client = Rc::clone(client);
+        async move {
+            let mut tally = Tally::new(&self.shared.metrics.unrouted, entry);
+            let rest = request.rest();
+            let mut response = match self.travel(&client, request, &mut tally).await {
+                Ok(response) => response.map(Either::Left),
+                Err(refusal) => {
+                    tally.decision = refusal.why.decision();
+                    let base = &self.shared.settings.server.problem_base;
+                    let response = refusal.response(base, tally.dialect);
+                    let kept = |body| if bodiless { Full::default() } else { body };
+                    response.map(|body| Either::Right(kept(body)))
+                }
+            };
+            // With a success the upstream may read on while it answers.
+            if !response.status().is_success() && rest.ends_connection() {
+                let headers = response.headers_mut();
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-        };
-        // With a success the upstream may read on while it answers.
-        if !response.status().is_success() && rest.ends_connection() {
-            let headers = response.headers_mut();
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            let entry = tally.end(response.status());
+            response.map(|body| Reply::new(body, under_way, entry))
         }
-        let entry = tally.end(response.status());
-        response.map(|body| Reply::new(body, under_way, entry))
     }
 
     async fn travel<'a>(
@@ -240,9 +249,8 @@ impl Journey {
         note::judged(tally, found);
         let response = match permit {
             Permit::Exempt(exempt) => {
-                self.upstreams
-                    .exempt(upstream, exempt, request, trailers)
-                    .await
+                let exempt = self.upstreams.exempt(upstream, exempt, request, trailers);
+                Box::pin(exempt).await // as large as all the rest: kept out of a write's future
             }
             Permit::Write(pass) => {
                 let at = if found.answered_at_end {

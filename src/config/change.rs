@@ -70,7 +70,10 @@ impl Route {
                 route.resource.clone(),
                 (route.mode, route.missing, route.websocket),
                 (route.token.clone(), route.format),
+                route.allow_collections,
                 (
+                    route.upstream.kind,
+                    route.upstream.scheme(),
                     route.upstream.authority.clone(),
                     route.upstream.rewrite_host,
                 ),

@@ -6,7 +6,7 @@ use crate::route::{Marks, overrides_path};
 use bytes::Bytes;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE, VIA,
+    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::request::Parts;
 use http::uri::Authority;
@@ -164,6 +164,11 @@ pub fn inbound(headers: &mut HeaderMap, came_as: Version) {
         VIA_US
     };
     headers.append(VIA, via);
+}
+
+/// Takes off what says nothing in a trailer (RFC 9110 section 6.5.1): what speaks of a connection.
+pub fn trailers(trailers: &mut HeaderMap) {
+    strip(trailers, |name| is_hop_by_hop(name) || name == TRAILER);
 }
 
 /// Whether `Connection` names no header.

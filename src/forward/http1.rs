@@ -22,8 +22,9 @@ pub(super) struct Connections {
     dialer: Dialer,
     most: usize,
     open: Cell<usize>,
-    /// The last one in is the first one out, so that those which are not needed grow old.
-    idle: RefCell<Vec<Link>>,
+    /// The last one in is the first one out, so that those which are not needed grow old. Boxed: they change
+    /// hands a dozen times an exchange.
+    idle: RefCell<Vec<Box<Link>>>,
     freed: Notify,
     /// Requests that wait for a connection.
     waiting: Cell<usize>,
@@ -68,7 +69,11 @@ impl Connections {
 
     /// A connection: an idle one unless `fresh` is asked, else a new one; at the bound, the next
     /// that is free. Cancel-safe.
-    pub(super) async fn link(self: &Rc<Self>, fresh: bool, now: Time) -> Result<Link, Failure> {
+    pub(super) async fn link(
+        self: &Rc<Self>,
+        fresh: bool,
+        now: Time,
+    ) -> Result<Box<Link>, Failure> {
         if !fresh
             && self.waiting.get() == 0
             && let Some(link) = self.take_idle(now)
@@ -78,7 +83,7 @@ impl Connections {
         Box::pin(self.new_link(fresh)).await // rare and large: kept out of the caller's future
     }
 
-    async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Link, Failure> {
+    async fn new_link(self: &Rc<Self>, fresh: bool) -> Result<Box<Link>, Failure> {
         let deadline = clock::now().after(self.dialer.upstream.connect_timeout);
         // Who has waited goes first.
         let mut turn = self.waiting.get() == 0;
@@ -114,7 +119,7 @@ impl Connections {
         let old = |link: &Link| {
             link.sender.is_closed() || now.since(link.used_at) >= self.dialer.upstream.idle_timeout
         };
-        let gone: Vec<Link> = self
+        let gone: Vec<Box<Link>> = self
             .idle
             .borrow_mut()
             .extract_if(.., |link| old(link))
@@ -122,7 +127,7 @@ impl Connections {
         drop(gone);
     }
 
-    fn take_idle(&self, now: Time) -> Option<Link> {
+    fn take_idle(&self, now: Time) -> Option<Box<Link>> {
         loop {
             let mut link = self.idle.borrow_mut().pop()?;
             let idle = now.since(link.used_at);
@@ -138,7 +143,7 @@ impl Connections {
         }
     }
 
-    async fn connect(self: &Rc<Self>) -> Result<Link, Failure> {
+    async fn connect(self: &Rc<Self>) -> Result<Box<Link>, Failure> {
         let room = Room::take(self);
         let wire = self.dialer.dial().await?;
         let (sender, connection) = Builder::new()
@@ -153,7 +158,7 @@ impl Connections {
                 let _ = tell.send(parts.read_buf);
             }
         });
-        Ok(Link {
+        Ok(Box::new(Link {
             sender,
             wire,
             driver: driver.abort_handle(),
@@ -163,7 +168,7 @@ impl Connections {
             reusable: true,
             before: 0,
             pool: Rc::downgrade(self),
-        })
+        }))
     }
 
     fn release(&self) {
@@ -231,7 +236,7 @@ impl Link {
 
     /// Gives the connection back after an exchange; closed where it cannot serve another. `whole`: the
     /// request was sent to its end.
-    pub(super) fn give_back(mut self, whole: bool) {
+    pub(super) fn give_back(mut self: Box<Self>, whole: bool) {
         self.wire.be_polite(whole);
         if !whole || !self.reusable || self.sender.is_closed() {
             return;
@@ -247,7 +252,7 @@ impl Link {
         });
     }
 
-    fn rest(self) {
+    fn rest(self: Box<Self>) {
         if let Some(pool) = self.pool.upgrade() {
             pool.idle.borrow_mut().push(self);
             pool.freed.notify_one();

@@ -1,7 +1,7 @@
 //! HTTP/2 connections of one serving thread to one upstream: each carries many exchanges at once.
 //!
 //! Over the `h2` crate itself, since an exchange must know what became of its stream: whether the upstream
-//! refused it unseen, and when its reset had left.
+//! refused it unseen, and when its reset had arrived.
 
 mod connection;
 mod pump;

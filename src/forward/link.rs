@@ -17,12 +17,12 @@ pub(super) struct Link {
 }
 
 enum Place {
-    Http1(http1::Link),
+    Http1(Box<http1::Link>),
     Http2(Box<http2::Stream>),
 }
 
 impl Link {
-    pub(super) const fn http1(link: http1::Link, limits: Limits) -> Self {
+    pub(super) const fn http1(link: Box<http1::Link>, limits: Limits) -> Self {
         let place = Place::Http1(link);
         Self { place, limits }
     }
@@ -82,8 +82,9 @@ impl Link {
     }
 
     /// Ends the exchange now, and says when the gateway had let go of it: when the connection was closed,
-    /// or the reset had left. `None` where no byte of the request reached the upstream, or the upstream says
-    /// that it did not look at it. Takes no time but for a reset, and that at most a second.
+    /// or the upstream had taken the reset. `None` where no byte of the request reached the upstream, or the
+    /// upstream says that it did not look at it. Takes no time over HTTP/1.1. Over HTTP/2 it waits for the
+    /// upstream's word, some seconds at most, and closes the connection where that does not come.
     pub(super) async fn cut(&mut self) -> Option<Time> {
         match &mut self.place {
             Place::Http1(link) => link.cut(),

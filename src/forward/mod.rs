@@ -228,12 +228,13 @@ impl Upstreams {
         let pool = &self.pools[upstream];
         request.bind(token_headers, pool);
         let progress = Rc::clone(request.progress());
-        let settled_at = if grpc::is_call(&request.head.headers) {
+        let calls = grpc::is_call(&request.head.headers);
+        let settled_at = if calls {
             SettledAt::ResponseEnd
         } else {
             settled_at
         };
-        let work = write::run(Rc::clone(pool), pass, request, settled_at);
+        let work = write::run(Rc::clone(pool), pass, request, settled_at, calls);
         Attended::new(&self.orphans, &progress, work).await
     }
 }
@@ -288,7 +289,10 @@ impl Outgoing {
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             // HTTP/2 lets it come twice.
-            Some(length) if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() => {
+            Some(length)
+                if self.body.came_as_h2()
+                    && headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() =>
+            {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
             }
             _ => {}

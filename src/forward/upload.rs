@@ -3,12 +3,12 @@
 //! A truncated body never ends: the upstream must not take it for a whole one. It stalls instead,
 //! and the owner of the exchange, who sees why, closes the connection.
 
+use super::headers;
 use super::pace::Pace;
 use super::unread::{Came, Rest};
 use crate::clock::Time;
-use crate::route::marks::is_hop_by_hop;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, header};
+use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
@@ -181,6 +181,11 @@ impl Progress {
 }
 
 impl Upload {
+    /// Whether it comes over HTTP/2.
+    pub(super) const fn came_as_h2(&self) -> bool {
+        self.h2
+    }
+
     /// `h2`: it comes over HTTP/2.
     pub(super) fn new(body: Came, h2: bool) -> Self {
         let progress = Progress::default();
@@ -244,18 +249,6 @@ impl Upload {
     }
 }
 
-/// What speaks of a connection says nothing in a trailer (RFC 9110 section 6.5.1).
-fn drop_hop_by_hop(trailers: &mut HeaderMap) {
-    let names: Vec<HeaderName> = trailers
-        .keys()
-        .filter(|n| is_hop_by_hop(n))
-        .cloned()
-        .collect();
-    for name in names {
-        trailers.remove(name);
-    }
-}
-
 impl Body for Upload {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -300,8 +293,7 @@ impl Body for Upload {
                 for name in self.token_headers.iter().flat_map(|names| names.iter()) {
                     trailers.remove(name);
                 }
-                trailers.remove(header::TRAILER);
-                drop_hop_by_hop(&mut trailers);
+                headers::trailers(&mut trailers);
                 self.progress.finish(); // the HTTP library ends the message here, and asks no more
                 Frame::trailers(trailers)
             }

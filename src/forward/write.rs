@@ -20,12 +20,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Runs a write until it has its response, and ends its pass with what became of it: at once, or in
-/// what is left to do.
+/// what is left to do. `calls`: it is a gRPC call.
 pub(super) async fn run(
     pool: Rc<Pool>,
     pass: Pass,
     request: Box<Outgoing>,
     settled_at: SettledAt,
+    calls: bool,
 ) -> Answered {
     let progress = Rc::clone(request.progress());
     let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
@@ -49,12 +50,12 @@ pub(super) async fn run(
         let tunnel = Tunnel::new(link, Held::Pass(pass));
         return (Ok(response.map(|_| Download::switched(tunnel))), None);
     }
-    let promised = grpc::promises_status(response.headers());
+    let promised = calls && grpc::promises_status(response.headers());
     let status = !pool.upstream.unsettled_status.contains(&response.status());
     let is_over = response.body().is_end_stream();
     if progress.is_whole() && (settled_at == SettledAt::ResponseHead || is_over) {
-        let said = grpc::says_something(response.headers());
-        pass.finish(answered(status && (!promised || said.unwrap_or(!is_over))));
+        let says = || grpc::says_something(response.headers()).unwrap_or(!is_over);
+        pass.finish(answered(status && (!promised || says())));
         return (
             Ok(response.map(|body| Download::direct(body, link, true, None))),
             None,

@@ -27,13 +27,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    pub(super) fn new(metrics: &'a RouteMetrics) -> Self {
+    pub(super) const fn new(metrics: &'a RouteMetrics, entry: Option<Box<Entry>>) -> Self {
         Self {
             metrics,
             decision: Decision::Unsent,
             observed: false,
             dialect: Dialect::Problem,
-            entry: None,
+            entry,
         }
     }
 

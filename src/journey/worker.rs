@@ -43,12 +43,12 @@ impl Worker {
 
     /// Serves one request. Dropping the future means that its client has left: a request that waits
     /// is not forwarded, a write that was forwarded runs on.
-    pub async fn serve(
-        self: Rc<Self>,
-        client: Rc<Client>,
+    pub fn serve(
+        &self,
+        client: &Rc<Client>,
         request: Request<Incoming>,
-    ) -> Response<Reply> {
-        self.current().serve(client, request).await
+    ) -> impl Future<Output = Response<Reply>> + use<> {
+        self.current().serve(client, request)
     }
 
     fn current(&self) -> Rc<Journey> {

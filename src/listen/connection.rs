@@ -140,7 +140,7 @@ async fn h1(
     worker: Rc<Worker>,
 ) -> hyper::Result<()> {
     let service = service_fn(|request| {
-        let response = Rc::clone(&worker).serve(Rc::clone(client), request);
+        let response = worker.serve(client, request);
         async move { Ok::<_, Infallible>(response.await) }
     });
     let mut http = http1::Builder::new();
@@ -191,7 +191,7 @@ async fn h2(
     let streams = Streams::default();
     let (known, watched) = (Rc::clone(client), streams.clone());
     let service = service_fn(move |request| {
-        let response = Rc::clone(&worker).serve(Rc::clone(&known), request);
+        let response = worker.serve(&known, request);
         let watched = watched.clone();
         async move {
             let response = response.await;
