@@ -12,7 +12,7 @@ use crate::admin;
 use crate::admit::{Gates, Tenure};
 use crate::clock;
 use crate::config::Settings;
-use crate::journey::{Shared, Worker};
+use crate::journey::{Plan, Worker};
 use crate::lifecycle::{Heart, Manager, Pulse, Stop};
 use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
 use crate::record::Metrics;
@@ -135,9 +135,9 @@ impl Gateway {
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
-        let shared = plan::first(settings, &*store, gates, metrics, &encryption, recorders);
+        let plan = plan::first(settings, &*store, gates, metrics, &encryption, recorders);
         Ok(Self {
-            live: Live::new(shared, encryption, Arc::clone(&store)),
+            live: Live::new(plan, encryption, Arc::clone(&store)),
             store,
             listeners,
             admin,
@@ -234,7 +234,7 @@ impl Gateway {
                 tokio::spawn(admin::serve(listener, state));
             }
             let gates = Arc::clone(&first.gates);
-            drop(first); // or what it has would never be let go of
+            drop(first);
             let mut tick = clock::ticks(GATE_SWEEP);
             let mut look = clock::ticks(TLS_LOOK);
             let mut serving = pin!(manager.serving(pulse));
@@ -291,7 +291,7 @@ fn runtime() -> Result<LocalRuntime, Error> {
 
 /// One serving thread: its own runtime, listeners and upstream connections.
 fn work(
-    mut live: watch::Receiver<Arc<Shared>>,
+    mut live: watch::Receiver<Plan>,
     listeners: Vec<std::net::TcpListener>,
     tls: Option<&Arc<server::Tls>>,
     room: &Arc<Room>,
@@ -299,7 +299,8 @@ fn work(
     heart: Heart,
 ) -> Result<(), Error> {
     let runtime = runtime()?;
-    let shared = Arc::clone(&live.borrow_and_update());
+    let plan = live.borrow_and_update().clone();
+    let shared = &plan.shared;
     let limits = Limits {
         header_timeout: shared.settings.server.header_timeout,
         max_header_bytes: shared.settings.server.max_header_bytes,
@@ -309,7 +310,8 @@ fn work(
     };
     let gates = Arc::clone(&shared.gates);
     let metrics = Arc::clone(&shared.metrics);
-    let worker = Rc::new(Worker::new(shared));
+    let worker = Rc::new(Worker::new(&plan));
+    drop(plan); // or what comes after it would wait for ever
     let served = runtime.block_on(async {
         let mut serving = Vec::new();
         for listener in listeners {
@@ -330,8 +332,8 @@ fn work(
         let renewed = Rc::clone(&worker);
         tokio::task::spawn_local(async move {
             while live.changed().await.is_ok() {
-                let shared = Arc::clone(&live.borrow_and_update());
-                renewed.renew(shared);
+                let plan = live.borrow_and_update().clone();
+                renewed.renew(&plan);
             }
         });
         let adopter = Rc::clone(&worker);

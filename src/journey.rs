@@ -19,7 +19,9 @@ use crate::admit::{Gates, Policy};
 use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Outgoing, Upstreams};
-use crate::record::{BadRequest, Decision, FENCING_STATUS, Metrics, Reach, Recorders};
+use crate::record::{
+    BadRequest, Decision, FENCING_STATUS, Metrics, Reach, Recorders, RouteMetrics,
+};
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::tls::client::Tls;
@@ -34,14 +36,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tally::Tally;
 
+/// Each route's policy, as one serving thread has them.
+type Policies = Rc<[Arc<Policy>]>;
+
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 
 /// What all serving threads share, under one configuration.
 pub struct Shared {
     /// The routes.
     pub routes: Routes,
-    /// Each route's policy, in the order of the configuration.
-    pub policies: Vec<Arc<Policy>>,
+    /// Where each route's requests are counted, in the order of the configuration.
+    pub counted: Vec<Arc<RouteMetrics>>,
     /// The gates.
     pub gates: Arc<Gates>,
     /// The metrics.
@@ -54,6 +59,16 @@ pub struct Shared {
     pub reach: Vec<Arc<Reach>>,
     /// The configuration.
     pub settings: Settings,
+}
+
+/// One configuration: what its requests share, and what each route asks of them.
+#[derive(Clone)]
+pub struct Plan {
+    /// What they share.
+    pub shared: Arc<Shared>,
+    /// Each route's policy, in the order of the configuration. Apart from the rest: as long as somebody has
+    /// them, what comes after this configuration may have to wait ([`Handover`](crate::admit::Handover)).
+    pub policies: Arc<[Arc<Policy>]>,
 }
 
 /// The way of requests under one configuration, on one serving thread.
@@ -100,9 +115,11 @@ impl Journey {
         }
     }
 
-    /// Takes a request up at once, so that the future is not moved about with its head in it.
+    /// Takes a request up at once, so that the future is not moved about with its head in it. It holds the
+    /// policies until it is admitted: from there on a write's pass has its own, and a read needs none.
     fn serve(
         self: Rc<Self>,
+        policies: Policies,
         client: &Rc<Client>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Reply>> + use<> {
@@ -118,7 +135,7 @@ impl Journey {
         async move {
             let mut tally = Tally::new(&self.shared.metrics.unrouted, entry);
             let rest = request.rest();
-            let mut response = match self.travel(&client, request, &mut tally).await {
+            let mut response = match self.travel(&client, request, policies, &mut tally).await {
                 Ok(response) => response.map(Either::Left),
                 Err(refusal) => {
                     tally.decision = refusal.why.decision();
@@ -142,6 +159,7 @@ impl Journey {
         &'a self,
         client: &Client,
         mut request: Box<Outgoing>,
+        policies: Policies,
         tally: &mut Tally<'a>,
     ) -> Result<Response<Download>, Refusal> {
         let head = &mut request.head;
@@ -152,10 +170,12 @@ impl Journey {
         }
         let found = self.shared.routes.classify(head);
         let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
-        tally.is_on(found.route, &self.policy(found.route).metrics);
+        tally.is_on(found.route, &self.shared.counted[found.route.index]);
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
-        let claims = self.consent(&found, claims, client, head).await?; // 3 who is asked agrees
+        let claims = self
+            .consent(&found, claims, client, head, &policies)
+            .await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
         note::traced(tally, &mut head.headers);
         request.upgrade = found.upgrade;
@@ -163,7 +183,10 @@ impl Journey {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
         note::claimed(tally, &claims);
-        let permit = self.admit(&found, &claims, client, tally).await?; // 5 sealed, durable, drained
+        let permit = self
+            .admit(&found, &claims, client, &policies, tally)
+            .await?; // 5 sealed, durable, drained
+        drop(policies);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
@@ -178,10 +201,6 @@ impl Journey {
         Ok(response)
     }
 
-    fn policy(&self, route: &Route) -> &Arc<Policy> {
-        &self.shared.policies[route.index]
-    }
-
     fn rejected<'a>(&'a self, reject: Reject<'_>, tally: &mut Tally<'a>) -> Refusal {
         let (why, route) = match reject {
             Reject::Unrouted => (Why::Unrouted, None),
@@ -190,7 +209,7 @@ impl Journey {
             Reject::Forbidden { why, route } => (Why::Forbidden(why.to_owned()), Some(route)),
         };
         if let Some(route) = route {
-            tally.is_on(route, &self.policy(route).metrics);
+            tally.is_on(route, &self.shared.counted[route.index]);
         }
         why.into()
     }

@@ -4,8 +4,8 @@ use super::Encryption;
 use crate::admit::{Budget, Gates, Handover, Policy, Settles};
 use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
-use crate::journey::Shared;
-use crate::record::{Metrics, Recorders};
+use crate::journey::{Plan, Shared};
+use crate::record::{Metrics, Recorders, RouteMetrics};
 use crate::route::Routes;
 use crate::store::{FenceStore, InForce};
 use std::sync::Arc;
@@ -26,38 +26,40 @@ pub(super) fn first(
     metrics: Arc<Metrics>,
     encryption: &Encryption,
     recorders: Recorders,
-) -> Arc<Shared> {
+) -> Plan {
     let policies = settings.routes.iter().map(|route| {
         let budget = budget(route, store, None);
         Arc::new(policy(route, budget, &metrics))
     });
-    let policies = policies.collect();
-    Arc::new(Shared {
+    let policies: Arc<[_]> = policies.collect();
+    let shared = Arc::new(Shared {
         routes: Routes::new(&settings),
-        policies,
+        counted: counted(&policies),
         gates,
         reach: metrics.reach.take_up(urls(&settings)),
         metrics,
         recorders,
         upstream_tls: encryption.upstreams.clone(),
         settings,
-    })
+    });
+    Plan { shared, policies }
 }
 
 /// The one after another. A route whose requests meet the same fences as before goes on; one that is new or
 /// has changed first waits for all that was forwarded before; and all wait for what was forwarded on routes
 /// that are gone or have changed, since those paths may be theirs now.
 pub(super) fn next(
-    before: &Shared,
+    before: &Plan,
     settings: Settings,
     store: &dyn FenceStore,
     encryption: &Encryption,
-) -> Arc<Shared> {
+) -> Plan {
+    let (before, in_force) = (&before.shared, &before.policies);
     // Where two routes can take one path, the first does: in another order none is what it was.
     let reordered = reordered(&before.settings, &settings);
     let same = |old: &Route, new: &Route| !reordered && new.fences_like(old);
     let stays = |old: &Route| settings.routes.iter().any(|new| same(old, new));
-    let old = || before.settings.routes.iter().zip(&before.policies);
+    let old = || before.settings.routes.iter().zip(in_force.iter());
     let gone = || old().filter(|(route, _)| !stays(route));
     let after_all = Handover::after(old().map(|(_, policy)| policy), None);
     let after_gone = |also| Handover::after(gone().map(|(_, policy)| policy), also);
@@ -77,17 +79,25 @@ pub(super) fn next(
             ..policy(route, budget, &before.metrics)
         })
     });
-    let policies = policies.collect();
-    Arc::new(Shared {
+    let policies: Arc<[_]> = policies.collect();
+    let shared = Arc::new(Shared {
         routes: Routes::new(&settings),
-        policies,
+        counted: counted(&policies),
         gates: Arc::clone(&before.gates),
         reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
         recorders: before.recorders.clone(),
         upstream_tls: encryption.upstreams.clone(),
         settings,
-    })
+    });
+    Plan { shared, policies }
+}
+
+fn counted(policies: &[Arc<Policy>]) -> Vec<Arc<RouteMetrics>> {
+    policies
+        .iter()
+        .map(|policy| Arc::clone(&policy.metrics))
+        .collect()
 }
 
 /// The names and URLs of its upstreams.

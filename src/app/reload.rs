@@ -3,7 +3,7 @@
 
 use super::{Encryption, plan};
 use crate::config::{self, Note};
-use crate::journey::Shared;
+use crate::journey::{Plan, Shared};
 use crate::stamp::Stamp;
 use crate::store::{self, RocksStore};
 use crate::tls::server;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 /// The configuration that is in force.
 pub(super) struct Live {
-    shared: watch::Sender<Arc<Shared>>,
+    plan: watch::Sender<Plan>,
     encryption: Encryption,
     store: Arc<RocksStore>,
     file: Option<File>,
@@ -51,9 +51,9 @@ fn lines(notes: &[Note]) -> String {
 }
 
 impl Live {
-    pub(super) fn new(shared: Arc<Shared>, encryption: Encryption, store: Arc<RocksStore>) -> Self {
+    pub(super) fn new(plan: Plan, encryption: Encryption, store: Arc<RocksStore>) -> Self {
         Self {
-            shared: watch::Sender::new(shared),
+            plan: watch::Sender::new(plan),
             encryption,
             store,
             file: None,
@@ -70,14 +70,14 @@ impl Live {
         });
     }
 
-    /// What is in force. Not to be kept: as long as somebody has it, what came after it may have to wait.
+    /// What the requests share of what is in force.
     pub(super) fn now(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared.borrow())
+        Arc::clone(&self.plan.borrow().shared)
     }
 
     /// What is in force, and what will be.
-    pub(super) fn watch(&self) -> watch::Receiver<Arc<Shared>> {
-        self.shared.subscribe()
+    pub(super) fn watch(&self) -> watch::Receiver<Plan> {
+        self.plan.subscribe()
     }
 
     /// What clients are shown.
@@ -137,9 +137,14 @@ impl Live {
         let encryption = encryption.map_err(Refused::Tls)?;
         let now = plan::in_force(&loaded.settings);
         self.store.enforce(now).map_err(Refused::Store)?;
-        let next = plan::next(&before, loaded.settings, &*self.store, &encryption);
+        let next = plan::next(
+            &self.plan.borrow(),
+            loaded.settings,
+            &*self.store,
+            &encryption,
+        );
         self.encryption = encryption;
-        self.shared.send_replace(next);
+        self.plan.send_replace(next);
         if let Some(file) = &mut self.file {
             file.text = text;
         }

@@ -2,7 +2,7 @@
 
 use super::claims::Claims;
 use super::{Client, Journey};
-use crate::admit::Want;
+use crate::admit::{Policy, Want};
 use crate::config::{AuthRequest, Mode, Route};
 use crate::forward::headers;
 use crate::refusal::{Refusal, Why};
@@ -14,6 +14,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST}
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use std::sync::Arc;
 use std::time::Duration;
 
 const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
@@ -44,13 +45,14 @@ impl Journey {
         claims: Claims<'a>,
         client: &Client,
         head: &Parts,
+        policies: &[Arc<Policy>],
     ) -> Result<Claims<'a>, Refusal> {
         let route = found.route;
         if route.allow.is_none() && route.auth_request.is_none() && found.destination.is_none() {
             return Ok(claims);
         }
         // Rare and large: kept out of the caller's future.
-        match Box::pin(self.may(found, &claims, client, head)).await {
+        match Box::pin(self.may(found, &claims, client, head, policies)).await {
             Ok(()) => Ok(claims),
             Err(why) if route.mode == Mode::Observe => Ok(claims.without_tokens(why)),
             Err(why) => Err(claims.refusal(why)),
@@ -63,6 +65,7 @@ impl Journey {
         claims: &Claims<'_>,
         client: &Client,
         head: &Parts,
+        policies: &[Arc<Policy>],
     ) -> Result<(), Why> {
         let judged = found.class == Class::Write || claims.own.is_some();
         if judged && !found.route.allows(client.names()) {
@@ -85,7 +88,7 @@ impl Journey {
                     let want = Want {
                         key: &key.resource,
                         token,
-                        policy: self.policy(route),
+                        policy: &policies[route.index],
                     };
                     self.ask(auth, route, &want, client, (found, head)).await?;
                 }

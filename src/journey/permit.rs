@@ -3,13 +3,14 @@
 use super::claims::Claims;
 use super::tally::Tally;
 use super::{Client, Journey};
-use crate::admit::{Denied, Exempt, Outcome, Pass, Reach, Want};
+use crate::admit::{Denied, Exempt, Outcome, Pass, Policy, Reach, Want};
 use crate::config::{Missing, Mode, Route};
 use crate::fence::{Kind, ResourceKey, Token};
 use crate::record::Decision;
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, Key, Keys, Match, Tree};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What entitles a request to be forwarded.
 pub(super) enum Permit {
@@ -26,9 +27,10 @@ impl Journey {
         found: &Match<'_>,
         claims: &Claims<'_>,
         client: &Client,
+        policies: &[Arc<Policy>],
         tally: &mut Tally<'_>,
     ) -> Result<Permit, Refusal> {
-        let (gates, policy) = (&self.shared.gates, self.policy(found.route));
+        let (gates, policy) = (&self.shared.gates, &policies[found.route.index]);
         if let Some(exempt) = Exempt::of(found, claims.own, gates, policy) {
             tally.decision = Decision::Passed;
             return Ok(Permit::Exempt(exempt));
@@ -53,7 +55,7 @@ impl Journey {
             wants.push(Want {
                 key: &key.resource,
                 token: token.unwrap_or(Token::NONE),
-                policy: self.policy(route),
+                policy: &policies[route.index],
             });
         }
         if reaches
@@ -68,9 +70,8 @@ impl Journey {
         } else {
             Kind::Write
         };
-        let policy = self.policy(found.route);
-        let admitted = self.shared.gates.admit(&wants, kind, policy, reaches).await;
-        let pass = admitted.map_err(|denied| self.denied(claims, denied))?;
+        let admitted = gates.admit(&wants, kind, policy, reaches).await;
+        let pass = admitted.map_err(|denied| self.denied(claims, &denied))?;
         if pass.waited() && client.socket.has_left() {
             pass.finish(Outcome::Unsent);
             return Err(Why::Body { sent: false }.into()); // nobody reads it
@@ -98,14 +99,12 @@ impl Journey {
         reach.ok_or_else(|| Why::Forbidden(BELOW.into()))
     }
 
-    fn denied(&self, claims: &Claims<'_>, denied: Denied) -> Refusal {
+    fn denied(&self, claims: &Claims<'_>, denied: &Denied) -> Refusal {
         if let Some(age) = denied.age {
-            self.policy(claims.route)
-                .metrics
-                .zombie_age
-                .observe(age.as_secs_f64());
+            let counted = &self.shared.counted[claims.route.index];
+            counted.zombie_age.observe(age.as_secs_f64());
         }
-        let mut refusal = claims.refusal(Why::from(&denied));
+        let mut refusal = claims.refusal(Why::from(denied));
         refusal.fence = claims.disclosed(denied.fence);
         refusal
     }

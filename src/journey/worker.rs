@@ -1,33 +1,48 @@
 //! One serving thread: the configuration that its next request goes by, and what it does between requests.
 
-use super::{Client, Journey, Reply, Shared};
+use super::{Client, Journey, Plan, Policies, Reply};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// One serving thread.
 pub struct Worker {
-    current: RefCell<Rc<Journey>>,
+    current: RefCell<Current>,
+}
+
+/// The configuration in force.
+struct Current {
+    journey: Rc<Journey>,
+    policies: Policies,
+}
+
+impl Current {
+    fn new(journey: Journey, plan: &Plan) -> Self {
+        Self {
+            journey: Rc::new(journey),
+            policies: plan.policies.iter().cloned().collect(),
+        }
+    }
 }
 
 impl Worker {
     /// A serving thread over what all of them share.
     #[must_use]
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(plan: &Plan) -> Self {
+        let journey = Journey::new(plan.shared.clone());
         Self {
-            current: RefCell::new(Rc::new(Journey::new(shared))),
+            current: RefCell::new(Current::new(journey, plan)),
         }
     }
 
-    /// From now on requests go by this. Those under way go on by what they began with, which is let go of
-    /// when the last of them has its response.
-    pub fn renew(&self, shared: Arc<Shared>) {
-        let mut next = Journey::new(shared);
+    /// From now on requests go by this. Those under way go on by what they began with; its policies are let go
+    /// of when the last of them was admitted, and what they were admitted to is over.
+    pub fn renew(&self, plan: &Plan) {
+        let mut next = Journey::new(plan.shared.clone());
         let mut current = self.current.borrow_mut();
-        next.upstreams = next.upstreams.after(&current.upstreams);
-        *current = Rc::new(next);
+        next.upstreams = next.upstreams.after(&current.journey.upstreams);
+        *current = Current::new(next, plan);
     }
 
     /// What is done between requests, some ten times a second.
@@ -48,10 +63,11 @@ impl Worker {
         client: &Rc<Client>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Reply>> + use<> {
-        self.current().serve(client, request)
+        let policies = Rc::clone(&self.current.borrow().policies);
+        self.current().serve(policies, client, request)
     }
 
     fn current(&self) -> Rc<Journey> {
-        Rc::clone(&self.current.borrow())
+        Rc::clone(&self.current.borrow().journey)
     }
 }

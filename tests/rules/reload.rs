@@ -114,6 +114,20 @@ fn a_route_that_changed_waits_for_what_was_forwarded_before() {
     new.result().answered(200);
 }
 
+/// It changes nothing, however long its answer takes.
+#[test]
+fn a_read_under_way_holds_no_route_up_that_changed() {
+    let w = World::new();
+    w.up.script("poll", Script::hold());
+    let poll = w.ask("GET", "/files/a").tag("poll").start();
+    w.up.head("poll");
+    w.change(RESOURCE, "resource = \"other/{key}\"");
+    w.put(6).tag("new").send().answered(200);
+    assert!(!poll.is_done());
+    w.up.release("poll");
+    poll.result().answered(200);
+}
+
 #[test]
 fn it_still_waits_after_another_reload() {
     let w = World::with(|c| {
