@@ -6,6 +6,9 @@ use super::pattern::PathPattern;
 use http::HeaderName;
 use std::fmt;
 
+/// How many segments a prefix may have.
+const MOST_SEGMENTS: usize = 64;
+
 /// A resource template, such as `files/{key}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -21,6 +24,8 @@ pub enum Part {
     Literal(String),
     /// `{name}`: a capture of the route's path.
     Capture(String),
+    /// `{name:prefix(N)}`: the first segments of a capture, at most so many: one fence for all below.
+    Prefix(String, usize),
     /// `{host}`: the request's host, lower case, without the port.
     Host,
     /// `{path}`: the whole path, from its first slash on.
@@ -68,7 +73,8 @@ impl Template {
         let last = pattern.captures().next_back();
         let covers_prefix = !parts.iter().any(|part| match part {
             Part::Path => true,
-            Part::Capture(name) => Some(name.as_str()) == last,
+            // Of a path that is shorter than the prefix, what lies below has another key.
+            Part::Capture(name) | Part::Prefix(name, _) => Some(name.as_str()) == last,
             _ => false,
         });
         Ok(Self {
@@ -121,6 +127,7 @@ impl fmt::Display for Part {
         match self {
             Self::Literal(literal) => f.write_str(literal),
             Self::Capture(name) => write!(f, "{{{name}}}"),
+            Self::Prefix(name, most) => write!(f, "{{{name}:prefix({most})}}"),
             Self::Host => f.write_str("{host}"),
             Self::Path => f.write_str("{path}"),
             Self::Header(name) => write!(f, "{{header:{name}}}"),
@@ -132,6 +139,20 @@ impl fmt::Display for Part {
 fn placeholder(name: &str, pattern: &PathPattern) -> Result<Part, String> {
     if pattern.captures().any(|capture| capture == name) {
         return Ok(Part::Capture(name.into()));
+    }
+    if let Some((capture, function)) = name.split_once(':')
+        && pattern.captures().any(|known| known == capture)
+    {
+        let most = function
+            .strip_prefix("prefix(")
+            .and_then(|rest| rest.strip_suffix(')'))
+            .and_then(|digits| digits.parse::<usize>().ok())
+            .filter(|most| (1..=MOST_SEGMENTS).contains(most));
+        return most
+            .map(|most| Part::Prefix(capture.into(), most))
+            .ok_or_else(|| {
+                format!("{{{name}}}: write {{{capture}:prefix(N)}}, with N from 1 to {MOST_SEGMENTS}, for its first N segments")
+            });
     }
     if let Some(header) = name.strip_prefix("header:") {
         let header = HeaderName::from_bytes(header.as_bytes());
@@ -172,9 +193,9 @@ mod tests {
 
     #[test]
     fn reads_every_placeholder() {
-        let text = "a/{id}/{host}{path}-{header:x-tenant}.{query:q}";
-        let made = template(text, "/x/{id}").unwrap();
-        assert_eq!(made.parts().len(), 9);
+        let text = "a/{id}/{host}{path}-{header:x-tenant}.{query:q}/{id:prefix(2)}";
+        let made = template(text, "/x/{*id}").unwrap();
+        assert_eq!(made.parts().len(), 11);
         let again: String = made.parts().iter().map(ToString::to_string).collect();
         assert_eq!(again, text);
     }
@@ -190,6 +211,11 @@ mod tests {
             "{header:a b}",
             "{query:}",
             "{query:a b}",
+            "{id:prefix(0)}",
+            "{id:prefix(65)}",
+            "{id:prefix(x)}",
+            "{id:suffix(1)}",
+            "{key:prefix(1)}",
         ] {
             assert!(template(text, "/x/{id}").is_err(), "{text}");
         }
@@ -204,6 +230,7 @@ mod tests {
             ("job/{id}", "/job/{id}/{*rest}", true),
             ("job/{rest}", "/job/{id}/{*rest}", false),
             ("files/{key}", "/files/{*key}", false),
+            ("files/{key:prefix(2)}", "/files/{*key}", false),
             ("s{path}", "/files/{*key}", false),
             ("one", "/one", true),
         ] {

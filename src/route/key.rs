@@ -60,6 +60,14 @@ fn append(
     match part {
         Part::Literal(text) => key.extend_from_slice(text.as_bytes()),
         Part::Capture(name) => path::decode(captures.get(name).unwrap_or_default(), key),
+        Part::Prefix(name, most) => {
+            let before = key.len();
+            path::decode(captures.get(name).unwrap_or_default(), key);
+            let mut slashes = (before..key.len()).filter(|&at| key[at] == b'/');
+            if let Some(end) = slashes.nth(most - 1) {
+                key.truncate(end);
+            }
+        }
         Part::Path => path::decode(facts.path, key),
         Part::Host => {
             let host = facts.host.ok_or("the resource needs a host")?;

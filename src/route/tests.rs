@@ -863,3 +863,44 @@ fn a_copy_within_an_object_store_is_answered_at_its_end() {
     assert!(found.answered_at_end && key(&found) == "default:b/k");
     assert!(!put(routes, "/b/k").answered_at_end);
 }
+
+#[test]
+fn one_fence_for_all_below_so_many_segments() {
+    let rest = "resource = \"f/{key:prefix(2)}\"";
+    let plain = routes(&[("files", "/files/{*key}", rest)]);
+    for (path, expected) in [
+        ("/files/a", "default:f/a"),
+        ("/files/a/b", "default:f/a/b"),
+        ("/files/a/b/c", "default:f/a/b"),
+        ("/files/a/%62/c/d/", "default:f/a/b"),
+    ] {
+        assert_eq!(key(&put(plain, path)), expected, "{path}");
+    }
+    // What lies below a path that is shorter has fences of its own.
+    let tree = |path| {
+        ask(plain, "DELETE", path, &[])
+            .unwrap()
+            .keys
+            .unwrap()
+            .first
+            .tree
+    };
+    assert_eq!(
+        (tree("/files/a"), tree("/files/a/b")),
+        (Tree::Ask, Tree::No)
+    );
+    let objects = (
+        "objects",
+        "/{bucket}/{*key}",
+        "upstream = \"store\"\nresource = \"{bucket}/{key:prefix(2)}\"",
+    );
+    let store = with_store(&[objects]);
+    for (path, expected) in [
+        ("/b/log/1/00.json", "default:b/log/1"),
+        ("/b/log%2F1/01.json", "default:b/log/1"),
+        ("/b/log//1", "default:b/log/"),
+        ("/b/log", "default:b/log"),
+    ] {
+        assert_eq!(key(&put(store, path)), expected, "{path}");
+    }
+}

@@ -353,6 +353,10 @@ fn symbolic(route: &Route, path: &str) -> Option<Vec<u8>> {
     let rendered = route.resource.render(&mut key, |part, out| {
         let text = match part {
             Part::Capture(name) => captures.get(name).ok_or(())?.to_owned(),
+            Part::Prefix(name, most) => {
+                let segments = captures.get(name).ok_or(())?.split('/');
+                segments.take(*most).collect::<Vec<_>>().join("/")
+            }
             Part::Path => path.to_owned(),
             other => other.to_string(),
         };
