@@ -5,6 +5,7 @@
 mod claims;
 mod client;
 mod consent;
+mod named;
 mod note;
 mod permit;
 mod reply;
@@ -169,8 +170,17 @@ impl Journey {
             return Err(Why::TooManyHeaders.into());
         }
         let found = self.shared.routes.classify(head);
-        let found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
+        let mut found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.is_on(found.route, &self.shared.counted[found.route.index]);
+        let mut held = None;
+        if found.lists_objects {
+            // Rare: kept out of this future.
+            let named = Box::pin(self.named(found, &mut request)).await?;
+            let named = named.map_err(|reject| self.rejected(reject, tally))?;
+            (found, held) = (named.0, Some(named.1));
+            tally.is_on(found.route, &self.shared.counted[found.route.index]);
+        }
+        let head = &mut request.head;
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         let claims = self
@@ -188,6 +198,7 @@ impl Journey {
             .await?; // 5 sealed, durable, drained
         drop(policies);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
+        drop(held);
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);

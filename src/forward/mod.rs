@@ -9,6 +9,7 @@ mod dial;
 mod download;
 mod exchange;
 mod failure;
+mod gather;
 mod grpc;
 pub mod headers;
 mod http1;
@@ -26,6 +27,7 @@ mod write;
 pub use attend::Orphans;
 pub use download::Download;
 pub use failure::{Failed, Failure};
+pub use gather::{Place, Ungathered};
 pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
@@ -34,6 +36,8 @@ use crate::record::Reach;
 use crate::route::upgrade;
 use crate::tls::client::Tls;
 use attend::Attended;
+use bytes::Bytes;
+use gather::Gathered;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
@@ -59,6 +63,7 @@ pub struct Upstreams {
     /// Pools of earlier configurations, some with exchanges under way.
     leaving: RefCell<Vec<Weak<Pool>>>,
     orphans: Rc<Orphans>,
+    gathered: Gathered,
 }
 
 impl Upstreams {
@@ -84,6 +89,7 @@ impl Upstreams {
             pools,
             leaving: RefCell::default(),
             orphans: Rc::default(),
+            gathered: Gathered::default(),
         }
     }
 
@@ -108,6 +114,7 @@ impl Upstreams {
             pools,
             leaving: RefCell::new(leaving),
             orphans: Rc::clone(&before.orphans),
+            gathered: Gathered::default(),
         }
     }
 
@@ -134,6 +141,21 @@ impl Upstreams {
             upgrade: false,
             head,
         })
+    }
+
+    /// Reads a request's body of at most `most` bytes before the request goes anywhere: it goes on with what was
+    /// read. To be held as long as that: how many there may be is bounded.
+    ///
+    /// # Errors
+    /// [`Ungathered`]: then the body is lost.
+    pub async fn gather(
+        &self,
+        request: &mut Outgoing,
+        most: usize,
+    ) -> Result<(Bytes, Place<'_>), Ungathered> {
+        let place = self.gathered.enter()?;
+        let held = gather::gather(&mut request.body, most).await?;
+        Ok((held, place))
     }
 
     /// The writes whose clients have left, and what clients still send that were answered before.

@@ -10,6 +10,7 @@ use http::Version;
 use http::header::EXPECT;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -30,9 +31,16 @@ const SMALL: u64 = 64 << 10;
 /// A request's body as it comes. Dropped before its end, it is read on where that serves the client.
 pub(super) struct Came {
     /// `None` once it is dropped.
-    body: Option<Incoming>,
+    body: Option<Source>,
     /// Who reads on.
     orphans: Option<Weak<Orphans>>,
+}
+
+/// Where the parts of a body come from.
+enum Source {
+    Client(Incoming),
+    /// It was read before.
+    Held(Full<Bytes>),
 }
 
 /// Whether an HTTP/1.1 connection can go on after its request was answered.
@@ -45,7 +53,15 @@ impl Came {
         let reads_on = !body.is_end_stream() && (head.version == Version::HTTP_2 || keeps_h1());
         Self {
             orphans: reads_on.then(|| Rc::downgrade(orphans)),
-            body: Some(body),
+            body: Some(Source::Client(body)),
+        }
+    }
+
+    /// One that was read before.
+    pub(super) fn held(body: Bytes) -> Self {
+        Self {
+            orphans: None,
+            body: Some(Source::Held(Full::new(body))),
         }
     }
 
@@ -69,24 +85,35 @@ impl Body for Came {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(cx),
+            Some(Source::Client(body)) => Pin::new(body).poll_frame(cx),
+            Some(Source::Held(body)) => {
+                let polled = Pin::new(body).poll_frame(cx);
+                polled.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})))
+            }
             None => Poll::Pending,
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_some_and(Body::is_end_stream)
+        match &self.body {
+            Some(Source::Client(body)) => body.is_end_stream(),
+            Some(Source::Held(body)) => body.is_end_stream(),
+            None => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let hint = self.body.as_ref().map(Body::size_hint);
-        hint.unwrap_or_default()
+        match &self.body {
+            Some(Source::Client(body)) => body.size_hint(),
+            Some(Source::Held(body)) => body.size_hint(),
+            None => SizeHint::default(),
+        }
     }
 }
 
 impl Drop for Came {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take()
+        if let Some(Source::Client(body)) = self.body.take()
             && !body.is_end_stream()
             && let Some(orphans) = self.orphans.take().and_then(|orphans| orphans.upgrade())
         {

@@ -202,6 +202,20 @@ impl Upload {
         }
     }
 
+    /// Takes what comes of it; `None` where there is nothing.
+    pub(super) fn take(&mut self) -> Option<Came> {
+        self.body.take()
+    }
+
+    /// Puts all of it in place, once that was read.
+    pub(super) fn put_back(&mut self, body: Came) {
+        self.left = body.size_hint().exact();
+        if self.left == Some(0) {
+            self.progress.finish();
+        }
+        self.body = Some(body);
+    }
+
     /// No body.
     pub(super) fn none() -> Self {
         let progress = Progress::default();

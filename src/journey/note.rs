@@ -14,6 +14,9 @@ const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
+/// How many resources of a request are recorded.
+const RESOURCES: usize = 16;
+
 /// How long a name may be that a client gives itself.
 const LONGEST: usize = 128;
 
@@ -43,7 +46,10 @@ pub(super) fn routed(tally: &mut Tally<'_>, found: &Match<'_>) {
     if let Some(entry) = &mut tally.entry {
         entry.route = Arc::clone(&found.route.name);
         let keys = found.keys.iter().flat_map(Keys::iter);
-        entry.resources.extend(keys.map(|key| key.resource.clone()));
+        let first = keys.take(RESOURCES);
+        entry
+            .resources
+            .extend(first.map(|key| key.resource.clone()));
     }
 }
 

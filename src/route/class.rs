@@ -95,6 +95,12 @@ impl Methods {
         })
     }
 
+    /// One that nothing overrides.
+    #[must_use]
+    pub const fn only(own: Method) -> Self {
+        Self { own, over: None }
+    }
+
     /// The method that the request is judged by: an override counts, unless it would make a read of
     /// a write: an upstream that does not know overrides would write.
     #[must_use]

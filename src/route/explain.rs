@@ -102,6 +102,10 @@ fn matched(found: &Match<'_>) -> Explanation {
             }
             lines.push(("token", token(route)));
         }
+        None if found.lists_objects => {
+            lines.push(("resource", "those that the body names".into()));
+            lines.push(("token", token(route)));
+        }
         None if route.mode == Mode::Off => lines.push(("resource", "none: mode is off".into())),
         None => lines.push(("resource", "none: reads pass without a token".into())),
     }

@@ -21,6 +21,10 @@ pub struct Match<'a> {
     pub upgrade: bool,
     /// Its result is known at the response's end alone.
     pub answered_at_end: bool,
+    /// Its body names the objects that it changes: they are still to be found ([`Routes::named`]).
+    ///
+    /// [`Routes::named`]: super::Routes::named
+    pub lists_objects: bool,
     /// The method that it is judged by: its own, or what overrides that.
     pub method: Method,
     /// What it needs passes for; `None` where it needs none (reads, routes that are off).
@@ -44,6 +48,8 @@ pub struct Keys {
     pub first: Key,
     /// The `Destination`'s, for a MOVE to another resource.
     pub second: Option<Key>,
+    /// Those of a request that names many objects.
+    pub more: Vec<Key>,
 }
 
 /// One resource of a request.
@@ -133,7 +139,8 @@ impl<'a> Match<'a> {
 impl Keys {
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
-        std::iter::once(&self.first).chain(&self.second)
+        let first = std::iter::once(&self.first);
+        first.chain(&self.second).chain(&self.more)
     }
 
     /// One resource.
@@ -141,15 +148,27 @@ impl Keys {
         Self {
             first,
             second: None,
+            more: Vec::new(),
         }
+    }
+
+    /// Many resources, each once; `None` where there are none.
+    pub(super) fn many(resources: impl IntoIterator<Item = ResourceKey>) -> Option<Self> {
+        let alone = |resource| Key::alone(resource, End::Request);
+        let mut keys = resources.into_iter().map(alone);
+        let first = keys.next()?;
+        Some(Self {
+            more: keys.collect(),
+            ..Self::one(first)
+        })
     }
 
     /// A MOVE of a resource onto itself has one key.
     pub(super) fn both(first: Key, second: Key) -> Self {
         if first.resource != second.resource {
             return Self {
-                first,
                 second: Some(second),
+                ..Self::one(first)
             };
         }
         let tree = if second.tree == Tree::No || first.tree == Tree::Refuse {

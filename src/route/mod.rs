@@ -11,7 +11,9 @@ mod framing;
 pub mod header;
 mod host;
 mod key;
+pub mod listing;
 pub mod marks;
+mod named;
 mod object;
 mod operation;
 mod path;
@@ -163,6 +165,7 @@ impl Routes {
             },
             upgrade,
             answered_at_end: false,
+            lists_objects: false,
             method: head.methods.judged().clone(),
             keys: None,
             target: target.map_err(malformed)?,

@@ -43,6 +43,11 @@ impl Routes {
         }
         found.class = operation.map_or(Class::Write, |operation| operation.class);
         found.answered_at_end = operation.is_ok_and(|operation| operation.reports_in_body);
+        if operation.is_ok_and(|operation| operation.lists_objects) {
+            // Where nothing of the store is fenced, nobody has to know them.
+            found.lists_objects = self.fences(route);
+            return Ok(());
+        }
         let asks = found.class == Class::Write || route.raise_on_read;
         if route.mode == Mode::Off || !asks || !has_key {
             return Ok(());
@@ -62,9 +67,19 @@ impl Routes {
 
     /// Whether a request that may change any object of a store would go past a fence.
     fn enforces(&self, own: &Route) -> bool {
+        let mut fencing = self.fencing(own);
+        fencing.any(|route| route.mode == Mode::Enforce)
+    }
+
+    /// Whether any object of the store has a fence, or would have one.
+    fn fences(&self, own: &Route) -> bool {
+        self.fencing(own).next().is_some()
+    }
+
+    fn fencing(&self, own: &Route) -> impl Iterator<Item = &Route> {
+        let store = own.upstream.index;
         let fences = self.entries.iter().filter(|entry| entry.fences);
-        fences
-            .map(|entry| &entry.route)
-            .any(|route| route.mode == Mode::Enforce && route.upstream.index == own.upstream.index)
+        let routes = fences.map(|entry| &*entry.route);
+        routes.filter(move |route| route.upstream.index == store)
     }
 }

@@ -19,15 +19,19 @@ pub struct Operation {
     pub class: Class,
     /// Its result stands in the body of a response whose head is sent before: it is answered at its end.
     pub reports_in_body: bool,
+    /// Its body names the objects that it changes (DeleteObjects).
+    pub lists_objects: bool,
 }
 
 const READ: Operation = Operation {
     class: Class::Read,
     reports_in_body: false,
+    lists_objects: false,
 };
 const WRITE: Operation = Operation {
     class: Class::Write,
     reports_in_body: false,
+    lists_objects: false,
 };
 
 impl Operation {
@@ -48,15 +52,22 @@ impl Operation {
         if !matches!(parts.method, Method::PUT | Method::POST | Method::DELETE) {
             return Err("not a method of an object store");
         }
-        if !key {
-            return Err("the request is to a bucket, and may change every object in it");
-        }
         let mut asked: Vec<&str> = names
             .iter()
             .map(|name| &**name)
             .filter(|name| !signs(name))
             .collect();
         asked.sort_unstable();
+        if !key && parts.method == Method::POST && asked == ["delete"] {
+            return Ok(Self {
+                reports_in_body: true,
+                lists_objects: true,
+                ..WRITE
+            });
+        }
+        if !key {
+            return Err("the request is to a bucket, and may change every object in it");
+        }
         let copies = copies(&parts.headers, &names);
         let reports_in_body = match (parts.method.as_str(), asked.as_slice()) {
             ("PUT", [] | ["partNumber", "uploadId"]) => copies,
@@ -169,8 +180,8 @@ mod tests {
         ] {
             let found = asks(method, target, header);
             let expected = Operation {
-                class: Class::Write,
                 reports_in_body: in_body,
+                ..WRITE
             };
             assert_eq!(found, Ok(expected), "{method} {target} {header:?}");
         }
@@ -179,9 +190,10 @@ mod tests {
     #[test]
     fn calls_that_change_others_or_are_not_known_are_refused() {
         for (method, target, header) in [
-            ("POST", "/b?delete", None),
-            ("POST", "/b/?delete", None),
             ("POST", "/b", None),
+            ("POST", "/b?delete&delete", None),
+            ("POST", "/b?delete&uploads", None),
+            ("PUT", "/b?delete", None),
             ("PUT", "/b", None),
             ("PUT", "/b?versioning", None),
             ("DELETE", "/b", None),
@@ -206,6 +218,17 @@ mod tests {
                 "{method} {target} {header:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_objects_to_delete_are_named_in_the_body() {
+        for target in ["/b?delete", "/b/?delete=", "/b?delete&x-id=DeleteObjects"] {
+            assert!(
+                asks("POST", target, None).unwrap().lists_objects,
+                "{target}"
+            );
+        }
+        assert!(!asks("DELETE", "/b/k", None).unwrap().lists_objects);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::support::Config;
 use crate::upstream::Script;
-use crate::world::World;
+use crate::world::{Ask, World};
 
 /// A gateway before an object store, whose buckets are all fenced.
 fn store(change: impl FnOnce(Config) -> Config) -> World {
@@ -67,9 +67,8 @@ fn what_stores_read_in_different_ways_is_refused() {
 fn calls_that_may_change_other_objects_are_refused() {
     let w = store(|c| c);
     for (method, target) in [
-        ("POST", "/b?delete"),
-        ("POST", "/b/?delete"),
         ("POST", "/b"),
+        ("POST", "/b?delete&uploads"),
         ("PUT", "/b"),
         ("PUT", "/b?policy"),
         ("DELETE", "/b"),
@@ -98,14 +97,10 @@ fn calls_that_may_change_other_objects_are_refused() {
             .route("resource", "\"wal/{key}\"")
             .more(open)
     });
-    w.ask("POST", "/wal?delete")
-        .tag("no")
-        .send()
-        .refused(403, "forbidden");
-    w.ask("POST", "/other?delete")
-        .tag("no")
-        .send()
-        .refused(403, "forbidden");
+    for target in ["/wal?policy", "/other?policy", "/other"] {
+        let ask = w.ask("POST", target).tag("no");
+        ask.send().refused(403, "forbidden");
+    }
     w.stays_away("no");
     w.ask("PUT", "/other/k").tag("free").send().answered(200);
     w.ask("GET", "/").tag("list").send().answered(200);
@@ -180,5 +175,99 @@ fn what_is_only_observed_is_noted_and_passes() {
     let unknown = w.ask("PUT", "/b/k?renameObject").token(5).send();
     unknown.answered(200);
     assert_eq!(unknown.header("Fencing-Status"), Some("forbidden;observed"));
-    w.ask("POST", "/b?delete").send().answered(200);
+    w.ask("POST", "/b?policy").send().answered(200);
+}
+
+/// A list of objects to delete.
+fn list(keys: &[&str]) -> String {
+    let object = |key: &&str| format!("<Object><Key>{key}</Key></Object>");
+    let objects: String = keys.iter().map(object).collect();
+    format!("<?xml version=\"1.0\"?>\n<Delete>{objects}<Quiet>true</Quiet></Delete>")
+}
+
+fn delete(w: &World, target: &str, body: &str) -> Ask {
+    w.ask("POST", target).body(body.as_bytes())
+}
+
+#[test]
+fn objects_that_a_body_names_are_fenced_all_or_none() {
+    let w = store(|c| c);
+    w.put_to("/b/new%20one", 9).send().answered(200);
+    let both = list(&["other", "new one"]);
+    let stale = delete(&w, "/b?delete", &both).token(8).tag("no");
+    stale.send().refused(412, "stale");
+    assert_eq!(w.fence("b/other"), None, "the other was raised");
+    delete(&w, "/b?delete", &both)
+        .tag("no")
+        .send()
+        .refused(428, "missing");
+    w.stays_away("no");
+    let newer = delete(&w, "/b/?delete", &both).token(10).tag("yes");
+    newer.send().answered(200);
+    assert_eq!(w.up.whole_of("yes").body, both.as_bytes(), "as it came");
+    for key in ["/b/other", "/b/new%20one"] {
+        w.put_to(key, 9).send().refused(412, "stale");
+    }
+    // It goes on as it came in chunks too, and each object is deleted once.
+    let twice = list(&["other", "other"]);
+    let chunks = format!(
+        "5\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        &twice[..5],
+        twice.len() - 5,
+        &twice[5..]
+    );
+    let chunked = w.ask("POST", "/b?delete").token(11).tag("chunks");
+    let mut client = chunked.header("Transfer-Encoding", "chunked").open();
+    client.send(chunks.as_bytes());
+    client.response("POST").answered(200);
+    assert_eq!(w.up.whole_of("chunks").body, twice.as_bytes());
+}
+
+#[test]
+fn a_list_that_can_be_read_in_two_ways_is_refused() {
+    let w = store(|c| c);
+    for body in [
+        String::new(),
+        "{}".into(),
+        list(&[]),
+        list(&[" k"]),
+        list(&["a/../k"]),
+        list(&["k<!-- -->k"]),
+        list(&["k"]).replace("</Key>", "</Key><Key>l</Key>"),
+        list(&["k"]).replace("<Delete>", "<!DOCTYPE Delete [<!ENTITY k 'k'>]><Delete>"),
+    ] {
+        let ask = delete(&w, "/b?delete", &body).token(5).tag("no");
+        ask.send().refused(400, "malformed");
+    }
+    let large = list(&["k"; 1000]).replace("<Quiet>", &format!("<Quiet>{}", " ".repeat(2 << 20)));
+    let ask = delete(&w, "/b?delete", &large).token(5).tag("no");
+    ask.send().refused(413, "forbidden");
+    w.stays_away("no");
+}
+
+#[test]
+fn a_list_is_judged_by_the_route_of_its_objects() {
+    let open = "[[routes]]\nname = 'rest'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
+    let w = store(|c| {
+        let c = c.route("path", "\"/b/wal/{*key}\"");
+        c.route("resource", "\"wal/{key}\"").more(open)
+    });
+    w.put_to("/b/wal/1", 9).send().answered(200);
+    let fenced = delete(&w, "/b?delete", &list(&["wal/1", "wal/2"]));
+    fenced.clone().tag("no").send().refused(428, "missing");
+    fenced
+        .clone()
+        .token(8)
+        .tag("no")
+        .send()
+        .refused(412, "stale");
+    let mixed = delete(&w, "/b?delete", &list(&["wal/1", "other"]));
+    mixed.token(9).tag("no").send().refused(403, "forbidden");
+    w.stays_away("no");
+    fenced.token(9).tag("yes").send().answered(200);
+    delete(&w, "/b?delete", &list(&["other"]))
+        .tag("free")
+        .send()
+        .answered(200);
+    assert_eq!((w.up.count("yes"), w.up.count("free")), (1, 1));
 }

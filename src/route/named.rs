@@ -1,0 +1,70 @@
+//! A request whose body names the objects that it changes: each is routed as a request to delete it would be.
+
+use super::class::Methods;
+use super::marks::Marks;
+use super::target::Split;
+use super::{Head, Keys, Match, Reject, Routes, host, key, listing};
+use crate::config::Mode;
+use http::Method;
+use http::request::Parts;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::collections::BTreeSet;
+
+impl Routes {
+    /// Completes what is known of a request to a bucket, by its body: it is on the route of the objects, and has
+    /// the key of each. They are all of one route, so that one set of rules and one token hold for all.
+    ///
+    /// # Errors
+    /// [`Reject`]: the body is no list, an object is ambiguous, or they are those of several routes.
+    pub fn named<'r>(
+        &'r self,
+        bucket: Match<'r>,
+        parts: &Parts,
+        body: &[u8],
+    ) -> Result<Match<'r>, Reject<'r>> {
+        let own = bucket.route;
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(own),
+        };
+        let head = Head {
+            parts,
+            marks: Marks::of(&parts.headers),
+            methods: Methods::only(Method::DELETE),
+            host: host::of(parts).map_err(malformed)?,
+        };
+        let name = bucket.target.path().trim_end_matches('/');
+        let mut on = None;
+        let mut resources = BTreeSet::new();
+        for object in listing::keys(body).map_err(malformed)? {
+            let path = format!("{name}/{}", utf8_percent_encode(&object, NON_ALPHANUMERIC));
+            let readings = self.read(Split {
+                path: &path,
+                token: None,
+            });
+            let found = self.find(&readings, &head);
+            let (entry, captures, reading) = found.map_err(|reject| reject.on(own))?;
+            let route = &*entry.route;
+            let another = on.is_some_and(|other| other != route.index);
+            if another || route.upstream.index != own.upstream.index {
+                let why = "the objects in the list are those of several routes";
+                return Err(Reject::Forbidden { why, route: own });
+            }
+            on = Some(route.index);
+            if let Some(why) = readings.exact.as_ref().and_then(|path| path.fault) {
+                return Err(malformed(why));
+            }
+            if route.mode != Mode::Off {
+                let facts = head.facts(reading.text);
+                resources.insert(key::of(route, &captures, facts).map_err(malformed)?);
+            }
+        }
+        let on = on.and_then(|index| self.entries.get(index));
+        Ok(Match {
+            route: on.map_or(own, |entry| &*entry.route),
+            keys: Keys::many(resources),
+            lists_objects: false,
+            ..bucket
+        })
+    }
+}
