@@ -172,12 +172,12 @@ impl Journey {
         let found = self.shared.routes.classify(head);
         let mut found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.is_on(found.route, &self.shared.counted[found.route.index]);
-        let mut held = None;
+        let mut place = None; // among the bodies that are held
         if found.lists_objects {
             // Rare: kept out of this future.
             let named = Box::pin(self.named(found, &mut request)).await?;
             let named = named.map_err(|reject| self.rejected(reject, tally))?;
-            (found, held) = (named.0, Some(named.1));
+            (found, place) = (named.0, Some(named.1));
             tally.is_on(found.route, &self.shared.counted[found.route.index]);
         }
         let head = &mut request.head;
@@ -198,7 +198,7 @@ impl Journey {
             .await?; // 5 sealed, durable, drained
         drop(policies);
         let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
-        drop(held);
+        drop(place);
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);
@@ -277,17 +277,19 @@ impl Journey {
         let upstream = route.upstream.index;
         let forwarded = std::mem::replace(&mut tally.decision, Decision::OutcomeUnknown);
         note::judged(tally, found);
+        let at = if found.answered_at_end {
+            SettledAt::ResponseEnd
+        } else {
+            route.settled_at
+        };
         let response = match permit {
             Permit::Exempt(exempt) => {
-                let exempt = self.upstreams.exempt(upstream, exempt, request, trailers);
+                let exempt = self
+                    .upstreams
+                    .exempt(upstream, exempt, request, trailers, at);
                 Box::pin(exempt).await // as large as all the rest: kept out of a write's future
             }
             Permit::Write(pass) => {
-                let at = if found.answered_at_end {
-                    SettledAt::ResponseEnd
-                } else {
-                    route.settled_at
-                };
                 self.upstreams
                     .write(upstream, pass, request, trailers, at)
                     .await

@@ -73,6 +73,7 @@ fn boto3_writes_with_its_token_and_a_zombie_is_told_once() {
     let store = Store::start(&python);
     let config = Config::new(store.port)
         .upstream("kind", "\"s3\"")
+        .route("host", "\"127.0.0.1\"")
         .route("path", "\"/{bucket}/{*key}\"")
         .route("resource", "\"{bucket}/{key}\"");
     let gateway = Gateway::start(config);

@@ -57,20 +57,32 @@ pub struct Exempt(Option<Unseen>);
 
 impl Exempt {
     /// `None` for a request that a gate has to pass. `token`: what it shows; a read without one
-    /// passes where reads with one are judged (`raise_on_read`). `policy`: that of its route.
+    /// passes where reads with one are judged (`raise_on_read`). `policies`: those of all routes, in their order.
     #[must_use]
     pub fn of(
         found: &Match<'_>,
         token: Option<Token>,
         gates: &Arc<Gates>,
-        policy: &Arc<Policy>,
+        policies: &[Arc<Policy>],
     ) -> Option<Self> {
         let read = found.class == Class::Read;
         if found.keys.is_some() && !(read && token.is_none()) {
             return None;
         }
-        let changes = !read || !is_safe(&found.method);
-        Some(Self(changes.then(|| Unseen::new(gates, policy))))
+        Some(Self::remembering(found, gates, policies))
+    }
+
+    /// For a read that was judged: by a method that its route takes for a read, and others may not.
+    #[must_use]
+    pub fn judged(found: &Match<'_>, gates: &Arc<Gates>, policies: &[Arc<Policy>]) -> Self {
+        Self::remembering(found, gates, policies)
+    }
+
+    fn remembering(found: &Match<'_>, gates: &Arc<Gates>, policies: &[Arc<Policy>]) -> Self {
+        let changes = found.class == Class::Write || !is_safe(&found.method);
+        let other = found.destination.as_ref().map(|end| end.route.index);
+        let ends = [Some(found.route.index), other].into_iter().flatten();
+        Self(changes.then(|| Unseen::new(gates, ends.map(|index| &policies[index]))))
     }
 
     /// What is to be remembered of the request while it may take effect.
@@ -102,16 +114,10 @@ impl Pass {
         }
     }
 
-    /// The right to forward a read that was admitted; a write keeps its pass.
-    ///
-    /// # Errors
-    /// The pass, where it is a write's.
-    pub fn into_exempt(self) -> Result<Exempt, Self> {
-        if self.ticket.kind == Kind::Read {
-            Ok(Exempt(None))
-        } else {
-            Err(self)
-        }
+    /// Whether it is a read's, which needs none once it was admitted.
+    #[must_use]
+    pub fn is_for_read(&self) -> bool {
+        self.ticket.kind == Kind::Read
     }
 
     /// Whether this request raised a fence.

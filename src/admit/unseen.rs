@@ -4,27 +4,34 @@
 
 use super::{Gates, Policy};
 use crate::clock;
+use smallvec::SmallVec;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Such a request. Dropped without [`Unseen::settled`], its outcome is unknown, and its settle runs from then.
 pub struct Unseen {
     gates: Arc<Gates>,
-    policy: Option<Arc<Policy>>,
+    /// Those of the routes at its ends; none once it is settled.
+    policies: SmallVec<[Arc<Policy>; 1]>,
 }
 
 impl Unseen {
-    pub(super) fn new(gates: &Arc<Gates>, policy: &Arc<Policy>) -> Self {
+    /// `policies`: those of the routes at its ends, at least one.
+    pub(super) fn new<'a>(
+        gates: &Arc<Gates>,
+        policies: impl IntoIterator<Item = &'a Arc<Policy>>,
+    ) -> Self {
         gates.unsettled.fetch_add(1, Ordering::AcqRel);
         Self {
             gates: Arc::clone(gates),
-            policy: Some(Arc::clone(policy)),
+            policies: policies.into_iter().cloned().collect(),
         }
     }
 
     /// It was answered, or nothing of it was sent.
     pub fn settled(mut self) {
-        if self.policy.take().is_some() {
+        if !mem::take(&mut self.policies).is_empty() {
             self.gates.unsettled.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -32,15 +39,17 @@ impl Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        let Some(policy) = self.policy.take() else {
+        let policies = mem::take(&mut self.policies);
+        if policies.is_empty() {
             return;
-        };
+        }
         let since = clock::now();
         let gates = Arc::clone(&self.gates);
         let settle = async move {
-            let settle = policy.settles.whole.unwrap_or_default();
+            let settles = policies.iter().filter_map(|policy| policy.settles.whole);
+            let settle = settles.max().unwrap_or_default();
             clock::sleep_until(since.after(settle)).await;
-            drop(policy);
+            drop(policies);
             gates.unsettled.fetch_sub(1, Ordering::AcqRel);
         };
         // Without a runtime the process is ending: it stays unsettled, and the stop unclean.

@@ -37,8 +37,9 @@ struct Direct {
     idle: Duration,
     /// Made when a part has to be waited for.
     timer: Option<Pin<Box<Timer>>>,
-    /// What may still take effect until the connection, above, is closed.
-    _unseen: Option<Unseen>,
+    /// What may still take effect until the connection, above, is closed; and whether it is settled where the
+    /// response ends well.
+    unseen: Option<(Unseen, bool)>,
 }
 
 /// What the owner of a write hands on of its response.
@@ -49,10 +50,17 @@ pub(super) enum Part {
 
 impl Download {
     /// A body read straight from its connection. Dropped before its end, it closes the connection.
-    /// `whole`: the request was sent to its end. `unseen`: what is not settled by the response's head.
-    pub(super) fn direct(body: Arriving, link: Link, whole: bool, unseen: Option<Unseen>) -> Self {
+    /// `whole`: the request was sent to its end. `unseen`: what is not settled by the response's head, and whether it is by its
+    /// end.
+    pub(super) fn direct(
+        body: Arriving,
+        link: Link,
+        whole: bool,
+        unseen: Option<(Unseen, bool)>,
+    ) -> Self {
         if body.is_end_stream() {
             link.give_back(whole);
+            settle(unseen);
             return Self(Source::Done);
         }
         let idle = link.limits().body_idle;
@@ -62,7 +70,7 @@ impl Download {
             whole,
             idle,
             timer: None,
-            _unseen: unseen,
+            unseen,
         })))
     }
 
@@ -111,10 +119,11 @@ impl Body for Download {
                 let Direct {
                     link,
                     whole,
-                    _unseen,
+                    unseen,
                     ..
                 } = *direct;
                 link.give_back_later(whole); // closed where the request was not whole
+                settle(unseen);
             }
         }
         polled
@@ -130,6 +139,13 @@ impl Body for Download {
             Source::Piped { hint, .. } => *hint,
             Source::Done | Source::Switched(_) => SizeHint::with_exact(0),
         }
+    }
+}
+
+/// The response has ended well.
+fn settle(unseen: Option<(Unseen, bool)>) {
+    if let Some((unseen, true)) = unseen {
+        unseen.settled();
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Connections {
     open: Cell<usize>,
     /// The last one in is the first one out, so that those which are not needed grow old. Boxed: they change
     /// hands a dozen times an exchange.
+    #[expect(clippy::vec_box, reason = "the box is handed on, not the link")]
     idle: RefCell<Vec<Box<Link>>>,
     freed: Notify,
     /// Requests that wait for a connection.

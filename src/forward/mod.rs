@@ -174,6 +174,7 @@ impl Upstreams {
         right: Exempt,
         mut request: Box<Outgoing>,
         token_headers: &Rc<[HeaderName]>,
+        settled_at: SettledAt,
     ) -> Result<Response<Download>, Failed> {
         let pool = &self.pools[upstream];
         request.bind(token_headers, pool);
@@ -187,13 +188,15 @@ impl Upstreams {
             Ok((response, link)) => {
                 let whole = progress.is_whole();
                 let unsettled = &pool.upstream.unsettled_status;
-                if whole
-                    && !unsettled.contains(&response.status())
+                let says = whole && !unsettled.contains(&response.status());
+                if says
+                    && settled_at == SettledAt::ResponseHead
                     && let Some(unseen) = unseen.take()
                 {
                     unseen.settled();
                 }
-                Ok(response.map(|body| Download::direct(body, link, whole, unseen)))
+                let left = unseen.map(|unseen| (unseen, says));
+                Ok(response.map(|body| Download::direct(body, link, whole, left)))
             }
             Err(stopped) => {
                 let sent = stopped.closed.is_some();

@@ -31,7 +31,7 @@ impl Journey {
         tally: &mut Tally<'_>,
     ) -> Result<Permit, Refusal> {
         let (gates, policy) = (&self.shared.gates, &policies[found.route.index]);
-        if let Some(exempt) = Exempt::of(found, claims.own, gates, policy) {
+        if let Some(exempt) = Exempt::of(found, claims.own, gates, policies) {
             tally.decision = Decision::Passed;
             return Ok(Permit::Exempt(exempt));
         }
@@ -83,9 +83,10 @@ impl Journey {
             None if pass.raised() => Decision::Raised,
             None => Decision::Admitted,
         };
-        Ok(match pass.into_exempt() {
-            Ok(exempt) => Permit::Exempt(exempt),
-            Err(pass) => Permit::Write(pass),
+        Ok(if pass.is_for_read() {
+            Permit::Exempt(Exempt::judged(found, gates, policies))
+        } else {
+            Permit::Write(pass)
         })
     }
 

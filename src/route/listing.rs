@@ -1,4 +1,4 @@
-//! The body of a DeleteObjects call: which objects it names.
+//! The body of a `DeleteObjects` call: which objects it names.
 //!
 //! A strict reading: what one parser could take for another key than the next does is refused. Knows nothing of
 //! routes or fences.

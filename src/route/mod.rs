@@ -4,6 +4,7 @@
 
 pub mod class;
 mod destination;
+mod dialect;
 mod exact;
 pub mod explain;
 mod found;

@@ -34,6 +34,14 @@ impl Routes {
         if head.marks.destination() {
             return Err(malformed("a Destination, which no object store knows"));
         }
+        if head
+            .parts
+            .uri
+            .query()
+            .is_some_and(|query| query.contains(';'))
+        {
+            return Err(malformed("a semicolon in the query: write %3B"));
+        }
         let has_key = path.is_some_and(super::exact::Exact::has_key);
         let operation = Operation::of(head.parts, has_key);
         if let Err(why) = operation
@@ -49,11 +57,17 @@ impl Routes {
             return Ok(());
         }
         let asks = found.class == Class::Write || route.raise_on_read;
-        if route.mode == Mode::Off || !asks || !has_key {
+        if route.mode == Mode::Off || !asks {
             return Ok(());
         }
+        let resource = match key(route) {
+            Ok(resource) => resource,
+            // A listing raises where the bucket is the resource, and else passes.
+            Err(_) if !has_key => return Ok(()),
+            Err(why) => return Err(malformed(why)),
+        };
         found.keys = Some(Keys::one(Key {
-            resource: key(route).map_err(malformed)?,
+            resource,
             end: End::Request,
             // Where nothing is enforced, that it would be refused is noted.
             tree: if operation.is_ok() {

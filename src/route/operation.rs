@@ -5,12 +5,12 @@
 //! object than the one that is fenced.
 
 use super::class::Class;
+use super::dialect;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 
 const COPY_SOURCE: &str = "x-amz-copy-source";
-const RENAME_SOURCE: &str = "x-amz-rename-source";
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Operation {
     pub class: Class,
     /// Its result stands in the body of a response whose head is sent before: it is answered at its end.
     pub reports_in_body: bool,
-    /// Its body names the objects that it changes (DeleteObjects).
+    /// Its body names the objects that it changes (`DeleteObjects`).
     pub lists_objects: bool,
 }
 
@@ -42,15 +42,14 @@ impl Operation {
     pub fn of(parts: &Parts, key: bool) -> Result<Self, &'static str> {
         let query = parts.uri.query().unwrap_or_default();
         let names: Vec<Cow<'_, str>> = names(query).collect();
-        let renames = |name: &str| name.eq_ignore_ascii_case(RENAME_SOURCE);
-        if parts.headers.contains_key(RENAME_SOURCE) || names.iter().any(|name| renames(name)) {
-            return Err("a rename changes two objects: copy and delete instead");
-        }
         if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return Ok(READ);
         }
         if !matches!(parts.method, Method::PUT | Method::POST | Method::DELETE) {
             return Err("not a method of an object store");
+        }
+        if !dialect::is_known(&parts.headers, &names) {
+            return Err("a header or parameter that some store takes for more than this object");
         }
         let mut asked: Vec<&str> = names
             .iter()
@@ -202,6 +201,8 @@ mod tests {
             ("POST", "/b/k?uploadId=u&delete", None),
             ("PUT", "/b/k?renameObject", None),
             ("PUT", "/b/k", Some("x-amz-rename-source")),
+            ("DELETE", "/b/k", Some("x-minio-force-delete")),
+            ("PUT", "/b/k", Some("x-amz-meta-snowball-auto-extract")),
             ("PUT", "/b/k?X-Amz-Rename-Source=a", None),
             ("PUT", "/b/k?partNumber=1", None),
             ("PUT", "/b/k?acl&acl", None),

@@ -820,7 +820,7 @@ fn a_path_is_read_as_the_first_route_that_serves_it_reads_paths() {
     let objects = (
         "objects",
         "/backups/{*key}",
-        "upstream = \"store\"\nresource = \"{key}\"",
+        "host = \"gate\"\nupstream = \"store\"\nresource = \"{key}\"",
     );
     let files = (
         "files",
@@ -855,7 +855,7 @@ fn a_copy_within_an_object_store_is_answered_at_its_end() {
     let objects = (
         "objects",
         "/{bucket}/{*key}",
-        "upstream = \"store\"\nresource = \"{bucket}/{key}\"",
+        "host = \"gate\"\nupstream = \"store\"\nresource = \"{bucket}/{key}\"",
     );
     let routes = with_store(&[objects]);
     let copy = [("x-amz-copy-source", "b/other")];
@@ -892,7 +892,7 @@ fn one_fence_for_all_below_so_many_segments() {
     let objects = (
         "objects",
         "/{bucket}/{*key}",
-        "upstream = \"store\"\nresource = \"{bucket}/{key:prefix(2)}\"",
+        "host = \"gate\"\nupstream = \"store\"\nresource = \"{bucket}/{key:prefix(2)}\"",
     );
     let store = with_store(&[objects]);
     for (path, expected) in [
@@ -903,4 +903,18 @@ fn one_fence_for_all_below_so_many_segments() {
     ] {
         assert_eq!(key(&put(store, path)), expected, "{path}");
     }
+}
+
+#[test]
+fn a_listing_raises_where_the_bucket_is_the_resource() {
+    let with = |resource: &str| {
+        let rest = format!(
+            "host = \"gate\"\nupstream = \"store\"\nresource = \"{resource}\"\nraise_on_read = true"
+        );
+        with_store(&[("objects", "/{bucket}/{*key}", &rest)])
+    };
+    let list = |routes| ask(routes, "GET", "/b?list-type=2", &[]).unwrap().keys;
+    let bucket = list(with("of-{bucket}")).unwrap();
+    assert_eq!(text(&bucket.first), "default:of-b");
+    assert!(list(with("{bucket}/{key}")).is_none());
 }

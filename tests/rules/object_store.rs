@@ -9,6 +9,7 @@ use crate::world::{Ask, World};
 fn store(change: impl FnOnce(Config) -> Config) -> World {
     World::with(|c| {
         let c = c.upstream("kind", "\"s3\"");
+        let c = c.route("host", "\"127.0.0.1\"");
         let c = c.route("path", "\"/{bucket}/{*key}\"");
         change(c.route("resource", "\"{bucket}/{key}\""))
     })
@@ -53,6 +54,9 @@ fn what_stores_read_in_different_ways_is_refused() {
         "/b/%FF",
         "/b/a%0Ab",
         "/b/%zz",
+        "//b/k",
+        "/t:b/k",
+        "/b/k?a;uploads",
     ] {
         w.put_to(path, 5).send().refused(400, "malformed");
         w.ask("GET", path).send().refused(400, "malformed");
@@ -91,7 +95,7 @@ fn calls_that_may_change_other_objects_are_refused() {
     renamed.send().refused(403, "forbidden");
     w.stays_away("no");
     // Not through a route that is off either, if it leads to the same store.
-    let open = "[[routes]]\nname = 'rest'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
+    let open = "[[routes]]\nname = 'rest'\nhost = '127.0.0.1'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
     let w = store(|c| {
         c.route("path", "\"/wal/{*key}\"")
             .route("resource", "\"wal/{key}\"")
@@ -247,7 +251,7 @@ fn a_list_that_can_be_read_in_two_ways_is_refused() {
 
 #[test]
 fn a_list_is_judged_by_the_route_of_its_objects() {
-    let open = "[[routes]]\nname = 'rest'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
+    let open = "[[routes]]\nname = 'rest'\nhost = '127.0.0.1'\npath = '/{*all}'\nupstream = 'files'\nmode = 'off'";
     let w = store(|c| {
         let c = c.route("path", "\"/b/wal/{*key}\"");
         c.route("resource", "\"wal/{key}\"").more(open)
@@ -270,4 +274,15 @@ fn a_list_is_judged_by_the_route_of_its_objects() {
         .send()
         .answered(200);
     assert_eq!((w.up.count("yes"), w.up.count("free")), (1, 1));
+}
+
+/// Another host may be the name of a bucket to the store.
+#[test]
+fn another_host_is_not_served() {
+    let w = store(|c| c);
+    let request = "PUT /b/k HTTP/1.1\r\nHost: wal.127.0.0.1\r\nX-Tag: no\r\nFencing-Token: 5\r\nContent-Length: 0\r\n\r\n";
+    let mut client = w.gw.client();
+    client.send(request.as_bytes());
+    client.response("PUT").refused(404, "unrouted");
+    w.stays_away("no");
 }

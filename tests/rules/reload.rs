@@ -128,6 +128,43 @@ fn a_read_under_way_holds_no_route_up_that_changed() {
     poll.result().answered(200);
 }
 
+/// Its route takes it for a read; the next configuration does not.
+#[test]
+fn a_read_by_a_method_that_writes_elsewhere_is_waited_for() {
+    let w = World::with(|c| {
+        let c = c.route("reads", "[\"POST\"]");
+        c.route("raise_on_read", "true")
+    });
+    w.up.script("query", Script::hold());
+    let query = w.ask("POST", "/files/a").token(5).tag("query").start();
+    w.up.whole_of("query");
+    w.change("reads = [\"POST\"]", "");
+    let new = w.ask("POST", "/files/a").token(6).tag("new").start();
+    w.stays_away("new");
+    w.up.release("query");
+    query.result().answered(200);
+    new.result().answered(200);
+}
+
+/// Both ends of what no gate knows of: one may be another route's by then.
+#[test]
+fn the_destination_of_a_move_on_routes_that_are_off_is_waited_for() {
+    let w = World::with(|c| {
+        let c = c.route("path", "\"/s/{*key}\"").route("mode", "\"off\"");
+        c.more("[[routes]]\nname = 'd'\npath = '/d/b'\nupstream = 'files'\nmode = 'off'\ncollections = 'allow'")
+            .more("[[routes]]\nname = 'e'\npath = '/d/{name}'\nupstream = 'files'\nresource = '{name}'")
+    });
+    w.up.script("move", Script::hold());
+    let moved = w.relocate("MOVE", "/s/a", "/d/b", 1).tag("move").start();
+    w.up.head("move");
+    w.change("path = '/d/b'", "path = '/gone/b'");
+    let new = w.put_to("/d/b", 5).tag("new").start();
+    w.stays_away("new");
+    w.up.release("move");
+    moved.result().answered(200);
+    new.result().answered(200);
+}
+
 #[test]
 fn it_still_waits_after_another_reload() {
     let w = World::with(|c| {

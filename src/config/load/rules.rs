@@ -32,6 +32,7 @@ pub fn check(
         }
     }
     one_server_one_upstream(source, routes, upstreams);
+    stores::one_host(source, routes);
     for placed in upstreams {
         let Some(upstream) = &placed.upstream else {
             continue;

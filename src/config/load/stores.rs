@@ -6,6 +6,32 @@ use super::route::Placed;
 use crate::config::file::Source;
 use crate::config::settings::{Kind, Mode, Server, TokenPlace};
 
+/// A store may take a Host that it does not know for the name of a bucket: then the first segment of the path is
+/// none. So clients name one host, or it is rewritten to the store's own.
+pub fn one_host(source: &Source<'_>, routes: &[Placed]) {
+    for placed in routes {
+        let (route, store) = (&placed.route, &placed.route.upstream);
+        if store.kind != Kind::S3 || store.rewrite_host {
+            continue;
+        }
+        let mut all = routes
+            .iter()
+            .filter(|other| other.route.upstream.index == store.index);
+        let fenced = all.clone().any(|other| other.route.mode != Mode::Off);
+        let first = all.next().and_then(|first| first.route.host.as_ref());
+        if fenced && (route.host.is_none() || route.host.as_ref() != first) {
+            source.fault(
+                placed.line,
+                &format!("routes.{}.host", route.name),
+                format!(
+                    "must be the one host by which clients call the store, the same in each route to upstream {}: under another, the store may take the host for the name of a bucket; write host = \"s3.example\", or host_header = \"upstream\" there",
+                    store.name
+                ),
+            );
+        }
+    }
+}
+
 pub fn check(source: &Source<'_>, server: &Server, placed: &Placed) {
     let route = &placed.route;
     if route.upstream.kind != Kind::S3 {

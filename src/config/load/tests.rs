@@ -656,7 +656,7 @@ fn traces_have_a_collector_and_a_share() {
 #[test]
 fn a_route_to_an_object_store_is_of_its_kind() {
     let store = HEAD.replace("url", "kind = \"s3\"\nurl");
-    let objects = "[[routes]]\nname = \"o\"\npath = \"/{bucket}/{*key}\"\nupstream = \"files\"\nresource = \"{bucket}/{key}\"\n";
+    let objects = "[[routes]]\nname = \"o\"\nhost = \"s3.example\"\npath = \"/{bucket}/{*key}\"\nupstream = \"files\"\nresource = \"{bucket}/{key}\"\n";
     let found = loaded(&format!("{store}{objects}"));
     let path = &found.settings.routes[0].path;
     assert!(path.matches("/bucket").is_some() && path.matches("/bucket/a//b/").is_some());
@@ -684,6 +684,18 @@ fn a_route_to_an_object_store_is_of_its_kind() {
         .replace("/{bucket}/{*key}", "/{*all}")
         .replace("{bucket}/{key}", "{all}");
     assert!(lines(&faults(&format!("{store}{all}"))).contains("routes.o.path"));
+    // Clients name one host, or it is rewritten.
+    let nameless = objects.replace("host = \"s3.example\"\n", "");
+    assert!(lines(&faults(&format!("{store}{nameless}"))).contains("routes.o.host"));
+    let rest = "[[routes]]\nname = \"r\"\nhost = \"b.s3.example\"\npath = \"/{*all}\"\nupstream = \"files\"\nmode = \"off\"\n";
+    assert!(lines(&faults(&format!("{store}{objects}{rest}"))).contains("routes.r.host"));
+    loaded(&format!(
+        "{store}{objects}{}",
+        rest.replace("b.s3.example", "s3.example")
+    ));
+    loaded(&format!("{store}{rest}")); // nothing is fenced
+    let rewritten = store.replace("url", "host_header = \"upstream\"\nurl");
+    loaded(&format!("{rewritten}{nameless}"));
     let folded = format!("[server]\nfold_case = true\n{store}{objects}");
     assert!(lines(&faults(&folded)).contains("server.fold_case"));
 }

@@ -35,7 +35,9 @@ static OBJECTS: LazyLock<Routes> = LazyLock::new(|| {
     let all = "resource = \"{bucket}/{key}\"";
     let text = text("", &[("all", "/{bucket}/{*key}", all)]);
     let text = text.replace("[[routes]]", "kind = \"s3\"\n[[routes]]");
-    loaded(&text.replace("collections = \"allow\"", ""))
+    // What is taken for no object of it is not fenced.
+    let rest = "[[routes]]\nname = \"rest\"\npath = \"/{*all}\"\nupstream = \"u\"\nhost = \"gate\"\nmode = \"off\"\n";
+    loaded(&(text.replace("collections = \"allow\"", "host = \"gate\"") + rest))
 });
 
 /// Captures of the path name it.
@@ -106,6 +108,9 @@ fn object(path: &[u8]) -> Option<Served> {
     let found = OBJECTS.classify(&put).ok()?;
     let forwarded = found.target.path().to_owned();
     assert_eq!(forwarded, put.uri.path(), "it is forwarded otherwise");
+    // Nothing that has a bucket and a key goes past the fence.
+    let parts: Vec<_> = forwarded.split('/').filter(|part| !part.is_empty()).collect();
+    assert!(found.keys.is_some() || parts.len() < 2, "{forwarded} is not fenced");
     let key = key(found.keys.as_ref(), End::Request)?;
     // The key is the name, and nothing else.
     let name = models::decode(forwarded.as_bytes());
