@@ -133,6 +133,13 @@ impl Live {
         if !fixed.is_empty() {
             return Err(Refused::Fixed(fixed));
         }
+        let anew = before.settings.fenced_anew(&loaded.settings);
+        if !anew.is_empty() {
+            tracing::warn!(
+                routes = anew.join(", "),
+                "resources have other names now and begin without a fence: a former holder may write until the next one has"
+            );
+        }
         let encryption = self.encryption.after(&before.settings, &loaded.settings);
         let encryption = encryption.map_err(Refused::Tls)?;
         let now = plan::in_force(&loaded.settings);

@@ -56,7 +56,7 @@ enum Command {
     Serve,
     /// Check the configuration, or explain what becomes of a request.
     Check {
-        /// A request such as "PUT /files/a".
+        /// A request such as "PUT /files/a"; where routes have a host, with a whole URL in place of the path.
         #[arg(long, value_name = "REQUEST")]
         explain: Option<String>,
     },

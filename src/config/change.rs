@@ -1,7 +1,8 @@
 //! From one configuration to the next: what cannot change while the program runs, and which routes are still
 //! what they were.
 
-use super::settings::{Route, Server, Settings, Upstream};
+use super::settings::{Mode, Route, Server, Settings, Upstream};
+use std::sync::Arc;
 
 impl Settings {
     /// The keys that differ from `next` and hold for as long as the program runs.
@@ -53,6 +54,19 @@ impl Settings {
         ];
         let changed = all.into_iter().filter(|(_, same)| !same);
         changed.map(|(key, _)| key).collect()
+    }
+
+    /// The routes that fence other keys under `next`: their resources begin without a fence there.
+    #[must_use]
+    pub fn fenced_anew(&self, next: &Self) -> Vec<String> {
+        let fenced = |route: &&Arc<Route>| route.mode != Mode::Off;
+        let anew = |new: &&Arc<Route>| {
+            let old = self.routes.iter().find(|old| old.name == new.name);
+            old.filter(fenced)
+                .is_some_and(|old| old.namespace != new.namespace || old.resource != new.resource)
+        };
+        let routes = next.routes.iter().filter(fenced).filter(anew);
+        routes.map(|route| route.name.to_string()).collect()
     }
 }
 

@@ -67,7 +67,7 @@ impl Spans {
             .with_http()
             .with_http_client(collector)
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(wanted.url)
+            .with_endpoint(&wanted.url)
             .with_timeout(PATIENCE)
             .build()
             .map_err(io::Error::other)?;
@@ -77,7 +77,8 @@ impl Spans {
             .with_attribute(KeyValue::new("service.version", version));
         exporter.set_resource(&resource.build());
         let (sender, spans) = sync_channel(wanted.queue);
-        let sender_of = Exporter {
+        let exporter = Exporter {
+            to: wanted.url.clone(),
             exporter,
             runtime: Builder::new_current_thread().enable_all().build()?,
             dropped: dropped.clone(),
@@ -87,7 +88,7 @@ impl Spans {
         thread::Builder::new()
             .name("traces".into())
             .spawn(move || {
-                sender_of.run(&spans);
+                exporter.run(&spans);
                 let _ = tell.send(());
             })?;
         Ok(Self {
@@ -264,6 +265,7 @@ fn version(protocol: &str) -> String {
 
 /// The thread's side.
 struct Exporter {
+    to: String,
     exporter: SpanExporter,
     runtime: Runtime,
     dropped: IntCounter,
@@ -292,7 +294,7 @@ impl Exporter {
         }
         match delivered {
             Err(error) if !self.failing => {
-                tracing::warn!(%error, "traces cannot be delivered: until they can be, they are dropped");
+                tracing::warn!(to = self.to, %error, "traces cannot be delivered: until they can be, they are dropped");
                 self.failing = true;
             }
             Ok(()) if self.failing => {

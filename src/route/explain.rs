@@ -2,7 +2,7 @@
 //!
 //! Pure: reads settings, answers text.
 
-use super::{Match, Reject, Routes};
+use super::{Match, Reject, Routes, Tree};
 use crate::config::{Accept, Missing, Mode, Route, Settings, TokenPlace};
 use crate::fence::Format;
 use http::{Request, Uri, header};
@@ -62,7 +62,7 @@ pub fn explain(settings: &Settings, request: &str) -> Result<Explanation, String
 
 fn rejected(reject: &Reject<'_>) -> Explanation {
     let (route, answer) = match reject {
-        Reject::Unrouted => (None, "404 unrouted: no route matches".to_owned()),
+        Reject::Unrouted => (None, "404 unrouted: no route matches; a host is given as in \"PUT http://files.example/files/a\"".to_owned()),
         Reject::Malformed { why, route } => (*route, format!("400 malformed: {why}")),
         Reject::Forbidden { why, route } => (Some(*route), format!("403 forbidden: {why}")),
         Reject::MethodNotAllowed => (None, "405: CONNECT is never served".to_owned()),
@@ -99,6 +99,17 @@ fn matched(found: &Match<'_>) -> Explanation {
         Some(keys) => {
             for key in std::iter::once(&keys.first).chain(&keys.second) {
                 lines.push(("resource", key.resource.to_string()));
+                match key.tree {
+                    Tree::Ask => lines.push((
+                        "below",
+                        "403 forbidden while anything below it is fenced or under way".into(),
+                    )),
+                    Tree::Refuse if route.mode == Mode::Enforce => lines.push((
+                        "answer",
+                        "403 forbidden: it changes what others are fenced for, such as a whole folder".into(),
+                    )),
+                    Tree::No | Tree::Refuse => {}
+                }
             }
             lines.push(("token", token(route)));
         }
@@ -194,6 +205,14 @@ mod tests {
                 .as_deref(),
             Some("files")
         );
+    }
+
+    #[test]
+    fn says_what_a_folder_is_refused_for() {
+        let said = |request| explained(request).unwrap().to_string();
+        assert!(said("DELETE /files/dir/").contains("403 forbidden: it changes"));
+        assert!(said("DELETE /files/dir").contains("403 forbidden while anything below"));
+        assert!(!said("PUT /files/dir").contains("403"));
     }
 
     #[test]

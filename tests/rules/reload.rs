@@ -112,6 +112,9 @@ fn a_route_that_changed_waits_for_what_was_forwarded_before() {
     w.up.release("old");
     old.result().answered(200);
     new.result().answered(200);
+    // What that means is said.
+    let log = w.gw.log();
+    assert!(log.contains("begin without a fence"), "{log}");
 }
 
 /// It changes nothing, however long its answer takes.

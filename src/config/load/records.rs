@@ -76,5 +76,9 @@ fn endpoint(value: &Value<'_, '_>) -> Option<(Scheme, http::uri::Authority, Stri
     let base = text.strip_suffix(&path).unwrap_or(text);
     let (scheme, authority) = upstream::base_url(value, base)?;
     let path = path.trim_end_matches('/');
+    if path.ends_with("/v1/traces") {
+        value.fault("ends in /v1/traces, which is appended: leave it out");
+        return None;
+    }
     Some((scheme, authority, path.to_owned()))
 }

@@ -32,6 +32,7 @@ pub fn check(
         }
     }
     one_server_one_upstream(source, routes, upstreams);
+    stops(source, server, upstreams);
     stores::one_host(source, routes);
     for placed in upstreams {
         let Some(upstream) = &placed.upstream else {
@@ -46,6 +47,26 @@ pub fn check(
                 "is not given: a write of unknown outcome is not waited for, and its routes are best-effort",
             );
         }
+    }
+}
+
+/// A stop inside a settle is not clean: the next start waits for the whole of it.
+fn stops(source: &Source<'_>, server: &Server, upstreams: &[PlacedUpstream]) {
+    let settles = upstreams.iter().filter_map(|placed| {
+        let settle = placed.upstream.as_ref()?.settle?;
+        (settle > server.shutdown_timeout).then_some((placed, settle))
+    });
+    for (placed, settle) in settles {
+        let what = format!(
+            "is longer than server.shutdown_timeout ({}): a stop after a write of unknown outcome is not clean, and the next start lets no new holder write for {}; make shutdown_timeout longer",
+            humantime::format_duration(server.shutdown_timeout),
+            humantime::format_duration(settle)
+        );
+        source.warn(
+            placed.line,
+            &format!("upstreams.{}.settle", placed.name),
+            what,
+        );
     }
 }
 

@@ -627,6 +627,7 @@ fn traces_have_a_collector_and_a_share() {
             "endpoint = \"http://otel:4318/?a\"",
             "opentelemetry.endpoint",
         ),
+        ("endpoint = \"http://otel:4318/v1/traces\"", "is appended"),
         (
             "endpoint = \"http://otel:4318\", sample = 1.5",
             "out of range",
@@ -711,4 +712,15 @@ fn two_upstreams_that_are_one_server_are_warned_of() {
     );
     // Nobody goes there.
     assert!(!warnings(&format!("{HEAD}{twin}{ROUTE}")).contains("is also that of"));
+}
+
+#[test]
+fn a_settle_that_no_stop_waits_for_is_warned_of() {
+    let long = format!(
+        "{}{ROUTE}",
+        HEAD.replace("settle = \"1s\"", "settle = \"10m\"")
+    );
+    assert!(warnings(&long).contains("longer than server.shutdown_timeout (30s)"));
+    let enough = format!("[server]\nshutdown_timeout = \"11m\"\n{long}");
+    assert!(!warnings(&enough).contains("shutdown_timeout"));
 }
