@@ -225,6 +225,7 @@ impl Gateway {
         let state = admin::State {
             store: Arc::clone(&self.store) as _,
             metrics: Arc::clone(&first.metrics),
+            raises_wait_until: first.gates.tenure().until(),
             stopping: stop.soft(),
         };
         runtime.block_on(async {

@@ -217,7 +217,7 @@ impl Journey {
             Reject::Unrouted => (Why::Unrouted, None),
             Reject::MethodNotAllowed => (Why::Method, None),
             Reject::Malformed { why, route } => (Why::Malformed(why.to_owned()), route),
-            Reject::Forbidden { why, route } => (Why::Forbidden(why.to_owned()), Some(route)),
+            Reject::Forbidden { why, route } => (Why::Forbidden(why.into_owned()), Some(route)),
         };
         if let Some(route) = route {
             tally.is_on(route, &self.shared.counted[route.index]);

@@ -8,6 +8,7 @@ mod ready;
 
 pub use fences::{Fence, Page, page};
 
+use crate::clock::Time;
 use crate::record::Metrics;
 use crate::store::FenceStore;
 use axum::Router;
@@ -27,6 +28,8 @@ pub struct State {
     pub store: Arc<dyn FenceStore>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// After a start that was not clean: until when raises wait.
+    pub raises_wait_until: Option<Time>,
     /// Becomes true when the gateway is stopping.
     pub stopping: watch::Receiver<bool>,
 }

@@ -3,6 +3,7 @@
 //! of fences, out with it.
 
 use super::State;
+use crate::clock::Time;
 use crate::record::reach::Known;
 use axum::Json;
 use axum::extract::State as Extract;
@@ -15,6 +16,9 @@ use std::collections::BTreeMap;
 struct Readiness {
     /// "ready", or why not.
     status: String,
+    /// After a start that was not clean: for how long raises still wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raises_wait_seconds: Option<u64>,
     upstreams: BTreeMap<String, Upstream>,
 }
 
@@ -56,8 +60,11 @@ pub(super) async fn ready(Extract(state): Extract<State>) -> impl IntoResponse {
     };
     let upstreams = state.metrics.reach.all().into_iter();
     let upstreams = upstreams.map(|(name, known)| (name, known.into()));
+    let left = state.raises_wait_until.map(Time::left);
+    let left = left.filter(|left| !left.is_zero());
     let readiness = Readiness {
         status,
+        raises_wait_seconds: left.map(|left| left.as_secs() + 1),
         upstreams: upstreams.collect(),
     };
     (code, Json(readiness))

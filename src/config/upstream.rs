@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Upstream {
     /// Its name in the config.
     pub name: Arc<str>,
-    /// Its place in [`Settings::upstreams`].
+    /// Its place among the upstreams of the settings.
     pub index: usize,
     /// Host and port of `url`; the port is explicit.
     pub authority: Authority,
@@ -88,7 +88,7 @@ pub struct UpstreamTls {
 /// A service that is asked before a fence is raised.
 #[derive(Clone, Debug)]
 pub struct AuthRequest {
-    /// Where it is. One of [`Settings::upstreams`], named after its URL.
+    /// Where it is. One of the upstreams of the settings, named after its URL.
     pub upstream: Arc<Upstream>,
     /// The path and query that are asked for.
     pub target: PathAndQuery,

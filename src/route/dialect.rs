@@ -73,11 +73,14 @@ const VENDORS: [&str; 12] = [
     "x-swift-",
 ];
 
-/// Whether a write has only headers, and parameters of such names, that are known.
-pub(super) fn is_known(headers: &HeaderMap, parameters: &[Cow<'_, str>]) -> bool {
+/// A header or parameter of a write that is not known, where there is one.
+pub(super) fn unknown<'a>(
+    headers: &'a HeaderMap,
+    parameters: &'a [Cow<'_, str>],
+) -> Option<&'a str> {
     let headers = headers.keys().map(http::HeaderName::as_str);
     let parameters = parameters.iter().map(|name| &**name);
-    headers.chain(parameters).all(is_harmless)
+    headers.chain(parameters).find(|name| !is_harmless(name))
 }
 
 /// Some servers take an underscore in a name for a hyphen.
@@ -105,7 +108,7 @@ mod tests {
         headers.insert("host", HeaderValue::from_static("a"));
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         headers.insert(name, HeaderValue::from_static("a"));
-        is_known(&headers, &[])
+        unknown(&headers, &[]).is_none()
     }
 
     #[test]
@@ -126,10 +129,13 @@ mod tests {
         ] {
             assert_eq!(with(name), name != "x-amz-meta-owner_of", "{name}");
         }
-        assert!(is_known(
-            &HeaderMap::new(),
-            &["X-Amz-Signature".into(), "partNumber".into()]
-        ));
+        assert!(
+            unknown(
+                &HeaderMap::new(),
+                &["X-Amz-Signature".into(), "partNumber".into()]
+            )
+            .is_none()
+        );
     }
 
     #[test]
@@ -148,7 +154,10 @@ mod tests {
             "x-goog-copy-source",
         ] {
             assert!(!with(name), "{name}");
-            assert!(!is_known(&HeaderMap::new(), &[name.into()]), "{name}");
+            assert!(
+                unknown(&HeaderMap::new(), &[name.into()]).is_some(),
+                "{name}"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::config::Route;
 use crate::fence::ResourceKey;
 use http::Method;
 use http::uri::PathAndQuery;
+use std::borrow::Cow;
 
 /// What a request is, by its head.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ pub struct Destination<'a> {
 }
 
 /// Why a request is refused by its head alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Reject<'a> {
     /// No route matches: 404.
     Unrouted,
@@ -98,7 +99,7 @@ pub enum Reject<'a> {
     /// 403.
     Forbidden {
         /// Why, for the sender.
-        why: &'static str,
+        why: Cow<'static, str>,
         /// The route of the request's own path.
         route: &'a Route,
     },

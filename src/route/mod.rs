@@ -288,7 +288,7 @@ impl Routes {
 
     fn below<'a>(&self, place: &tree::Place<'a, '_>) -> Result<Tree, Reject<'a>> {
         tree::below(&self.entries, place).map_err(|why| Reject::Forbidden {
-            why,
+            why: why.into(),
             route: &place.entry.route,
         })
     }
@@ -305,7 +305,10 @@ impl Routes {
             why,
             route: Some(own),
         };
-        let forbidden = |why| Reject::Forbidden { why, route: own };
+        let forbidden = |why: &'static str| Reject::Forbidden {
+            why: why.into(),
+            route: own,
+        };
         let headers = &head.parts.headers;
         let raw = match destination::of(headers, head.marks, head.host, self.path_tokens) {
             Ok(Some(raw)) => raw,

@@ -47,7 +47,7 @@ impl Routes {
             let route = &*entry.route;
             let another = on.is_some_and(|other| other != route.index);
             if another || route.upstream.index != own.upstream.index {
-                let why = "the objects in the list are those of several routes";
+                let why = "the objects in the list are those of several routes".into();
                 return Err(Reject::Forbidden { why, route: own });
             }
             on = Some(route.index);

@@ -43,15 +43,14 @@ impl Routes {
             return Err(malformed("a semicolon in the query: write %3B"));
         }
         let has_key = path.is_some_and(super::exact::Exact::has_key);
-        let operation = Operation::of(head.parts, has_key);
-        if let Err(why) = operation
-            && self.enforces(route)
-        {
-            return Err(Reject::Forbidden { why, route });
-        }
+        let operation = match Operation::of(head.parts, has_key) {
+            Ok(operation) => Some(operation),
+            Err(why) if self.enforces(route) => return Err(Reject::Forbidden { why, route }),
+            Err(_) => None,
+        };
         found.class = operation.map_or(Class::Write, |operation| operation.class);
-        found.answered_at_end = operation.is_ok_and(|operation| operation.reports_in_body);
-        if operation.is_ok_and(|operation| operation.lists_objects) {
+        found.answered_at_end = operation.is_some_and(|operation| operation.reports_in_body);
+        if operation.is_some_and(|operation| operation.lists_objects) {
             // Where nothing of the store is fenced, nobody has to know them.
             found.lists_objects = self.fences(route);
             return Ok(());
@@ -70,7 +69,7 @@ impl Routes {
             resource,
             end: End::Request,
             // Where nothing is enforced, that it would be refused is noted.
-            tree: if operation.is_ok() {
+            tree: if operation.is_some() {
                 Tree::No
             } else {
                 Tree::Refuse

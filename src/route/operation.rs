@@ -39,17 +39,18 @@ impl Operation {
     ///
     /// # Errors
     /// Why it is not let through: it changes more than one object, or is not known.
-    pub fn of(parts: &Parts, key: bool) -> Result<Self, &'static str> {
+    pub fn of(parts: &Parts, key: bool) -> Result<Self, Cow<'static, str>> {
         let query = parts.uri.query().unwrap_or_default();
         let names: Vec<Cow<'_, str>> = names(query).collect();
         if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return Ok(READ);
         }
         if !matches!(parts.method, Method::PUT | Method::POST | Method::DELETE) {
-            return Err("not a method of an object store");
+            return Err("not a method of an object store".into());
         }
-        if !dialect::is_known(&parts.headers, &names) {
-            return Err("a header or parameter that some store takes for more than this object");
+        if let Some(name) = dialect::unknown(&parts.headers, &names) {
+            let name: String = name.chars().take(100).collect();
+            return Err(format!("some store takes {name} for more than this object").into());
         }
         let mut asked: Vec<&str> = names
             .iter()
@@ -65,7 +66,7 @@ impl Operation {
             });
         }
         if !key {
-            return Err("the request is to a bucket, and may change every object in it");
+            return Err("the request is to a bucket, and may change every object in it".into());
         }
         let copies = copies(&parts.headers, &names);
         let reports_in_body = match (parts.method.as_str(), asked.as_slice()) {
@@ -82,7 +83,7 @@ impl Operation {
             {
                 false
             }
-            _ => return Err("a call to the object store that the gateway does not know"),
+            _ => return Err("a call to the object store that the gateway does not know".into()),
         };
         Ok(Self {
             reports_in_body,
@@ -121,7 +122,11 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn asks(method: &str, target: &str, header: Option<&str>) -> Result<Operation, &'static str> {
+    fn asks(
+        method: &str,
+        target: &str,
+        header: Option<&str>,
+    ) -> Result<Operation, Cow<'static, str>> {
         let mut request = Request::builder().method(method).uri(target);
         if let Some(name) = header {
             request = request.header(name, "other/key");

@@ -1,7 +1,7 @@
 //! What must survive restarts and crashes: fences, whether they were drained, and whether the last run
 //! ended clean.
 
-use crate::support::wait_until;
+use crate::support::{Client, wait_until};
 use crate::upstream::{End, Script};
 use crate::world::World;
 use std::fs;
@@ -96,7 +96,14 @@ fn unclean_start_answers_readyz_and_reads_during_the_wait() {
     });
     w.put(5).send().answered(200);
     wait_until("the mark", || w.fence("files/a").unwrap().1);
+    let wait = |w: &World| {
+        let page = Client::connect(w.gw.admin_port).request("GET", "/readyz", &[], b"");
+        let page: serde_json::Value = serde_json::from_slice(&page.body).unwrap();
+        page["raises_wait_seconds"].as_u64()
+    };
+    assert_eq!(wait(&w), None);
     w.crash(); // returns only once /readyz is 200
+    assert!((1..=20).contains(&wait(&w).unwrap()));
     w.ask("GET", "/files/a").send().answered(200);
     let answer = w.put(6).send();
     answer.refused(503, "draining");
