@@ -109,8 +109,14 @@ fn object(path: &[u8]) -> Option<Served> {
     let forwarded = found.target.path().to_owned();
     assert_eq!(forwarded, put.uri.path(), "it is forwarded otherwise");
     // Nothing that has a bucket and a key goes past the fence.
-    let parts: Vec<_> = forwarded.split('/').filter(|part| !part.is_empty()).collect();
-    assert!(found.keys.is_some() || parts.len() < 2, "{forwarded} is not fenced");
+    let parts: Vec<_> = forwarded
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    assert!(
+        found.keys.is_some() || parts.len() < 2,
+        "{forwarded} is not fenced"
+    );
     let key = key(found.keys.as_ref(), End::Request)?;
     // The key is the name, and nothing else.
     let name = models::decode(forwarded.as_bytes());
