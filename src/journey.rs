@@ -33,6 +33,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use permit::Permit;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tally::Tally;
@@ -80,6 +81,8 @@ struct Journey {
     token_headers: Vec<Rc<[HeaderName]>>,
     /// For each upstream, its own Host.
     hosts: Vec<Option<HeaderValue>>,
+    /// For each route, whether nobody answered when it was last asked who may raise: said once.
+    unanswered: Vec<Cell<bool>>,
 }
 
 impl Journey {
@@ -108,11 +111,13 @@ impl Journey {
             .iter()
             .map(|u| host(&u.authority))
             .collect();
+        let unanswered = settings.routes.iter().map(|_| Cell::default()).collect();
         Self {
             shared,
             upstreams,
             token_headers,
             hosts,
+            unanswered,
         }
     }
 

@@ -112,23 +112,35 @@ impl Journey {
         }
         let host = self.hosts[auth.upstream.index].as_ref();
         let question = question(auth, want, client, (found, head), host).ok_or(Why::NotAsked)?;
-        let route = &*route.name;
         let asked = self.upstreams.ask(auth.upstream.index, question);
-        let Ok(answer) = tokio::time::timeout(PATIENCE, asked).await else {
-            tracing::warn!(route, "auth_request: no answer in time");
-            return Err(Why::NotAsked);
+        let trouble = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(status)) if status.is_success() => {
+                self.answers(route);
+                return Ok(());
+            }
+            Ok(Ok(status)) if status.is_client_error() => {
+                self.answers(route);
+                return Err(Why::Unverified);
+            }
+            Ok(Ok(status)) => format!("it answers {status}, which is neither yes nor no"),
+            Ok(Err(failed)) => format!("it does not answer: {}", failed.why),
+            Err(_) => "it does not answer in time".to_owned(),
         };
-        match answer {
-            Ok(status) if status.is_success() => Ok(()),
-            Ok(status) if status.is_client_error() => Err(Why::Unverified),
-            Ok(status) => {
-                tracing::warn!(route, %status, "auth_request: the answer is neither yes nor no");
-                Err(Why::NotAsked)
-            }
-            Err(failed) => {
-                tracing::warn!(route, error = %failed.why, "auth_request: there is no answer");
-                Err(Why::NotAsked)
-            }
+        if !self.unanswered[route.index].replace(true) {
+            let route = &*route.name;
+            tracing::warn!(
+                route,
+                trouble,
+                "auth_request: raises are refused until it answers"
+            );
+        }
+        Err(Why::NotAsked)
+    }
+
+    fn answers(&self, route: &Route) {
+        if self.unanswered[route.index].replace(false) {
+            let route = &*route.name;
+            tracing::info!(route, "auth_request: it answers again");
         }
     }
 }

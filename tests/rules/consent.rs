@@ -101,7 +101,7 @@ fn what_it_refuses_leaves_no_trace() {
 
 #[test]
 fn without_an_answer_nothing_is_raised() {
-    let (w, mut auth) = asking(|c| c);
+    let (w, mut auth) = asking(|c| c.server("workers", "1"));
     w.put(5).send().answered(200);
     auth.script("broken", Script::status(500));
     w.put(6).tag("broken").send().refused(503, "unverified");
@@ -111,6 +111,9 @@ fn without_an_answer_nothing_is_raised() {
     let answer = w.put(6).tag("gone").send();
     answer.refused(503, "unverified");
     assert!(answer.header("retry-after").is_some());
+    let log = w.gw.log();
+    let said = log.matches("raises are refused until it answers");
+    assert_eq!(said.count(), 1, "{log}");
     // Writes of the holder do not need it.
     w.put(5).tag("holder").send().answered(200);
     assert_eq!(w.fence("files/a").unwrap().0, "5");

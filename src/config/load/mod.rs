@@ -2,6 +2,7 @@
 //!
 //! Knows the file format. Knows nothing of how the settings are used, and reads no file itself.
 
+mod raisers;
 mod records;
 mod route;
 mod rules;

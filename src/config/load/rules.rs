@@ -2,6 +2,7 @@
 //!
 //! Works on routes that are right each by itself.
 
+use super::raisers;
 use super::route::Placed;
 use super::stores;
 use super::upstream::Placed as PlacedUpstream;
@@ -28,6 +29,7 @@ pub fn check(
         for earlier in &routes[..j] {
             one_path_one_resource(source, earlier, later);
             one_order(source, earlier, later);
+            raisers::check(source, earlier, later);
             shadow(source, earlier, later);
         }
     }

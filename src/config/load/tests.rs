@@ -724,3 +724,16 @@ fn a_settle_that_no_stop_waits_for_is_warned_of() {
     let enough = format!("[server]\nshutdown_timeout = \"11m\"\n{long}");
     assert!(!warnings(&enough).contains("shutdown_timeout"));
 }
+
+#[test]
+fn two_routes_with_one_resource_of_which_one_asks_are_warned_of() {
+    let asks = "resource = \"files/{key}\"\nmethods = [\"PATCH\"]\nauth_request = \"http://127.0.0.1:9009/\"";
+    let found = warnings(&format!(
+        "{HEAD}{}{ROUTE}",
+        route("asks", "/files/{*key}", asks)
+    ));
+    assert!(found.contains("only asks has auth_request"), "{found}");
+    let other = asks.replace("files/{key}", "others/{key}");
+    let apart = route("asks", "/others/{*key}", &other);
+    assert!(!warnings(&format!("{HEAD}{apart}{ROUTE}")).contains("only asks"));
+}
