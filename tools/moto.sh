@@ -19,6 +19,10 @@ if [ -z "$python" ]; then
   echo "moto: no python3 with pip; to install it: tools/need.sh test" >&2
   exit 1
 fi
+# One at a time: tests run side by side.
+mkdir -p "${folder%/*}"
+exec 9>"$folder.lock"
+flock 9
 made="$folder/made-of"
 is="$("$python" -V) ${wanted[*]}"
 if [ "$(cat "$made" 2>/dev/null)" != "$is" ]; then

@@ -130,6 +130,7 @@ for kind in "$@"; do
       has_java || missing+=(default-jdk-headless)
       has node || missing+=(nodejs)
       has go || missing+=(golang-go ca-certificates) # builds h2spec
+      has rclone || missing+=(rclone)
       has_python_with pip || missing+=(python3-pip) # brings moto and boto3
       ;;
     bench)
