@@ -180,9 +180,8 @@ impl Journey {
         let mut place = None; // among the bodies that are held
         if found.lists_objects {
             // Rare: kept out of this future.
-            let named = Box::pin(self.named(found, &mut request)).await?;
-            let named = named.map_err(|reject| self.rejected(reject, tally))?;
-            (found, place) = (named.0, Some(named.1));
+            let named = Box::pin(self.named(&mut found, &mut request)).await?;
+            place = Some(named.map_err(|reject| self.rejected(reject, tally))?);
             tally.is_on(found.route, &self.shared.counted[found.route.index]);
         }
         let head = &mut request.head;

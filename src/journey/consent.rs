@@ -30,6 +30,9 @@ const OF_THE_BODY: [HeaderName; 5] = [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCO
 /// How long a question may take in all.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long all questions for one request may take: it may name many resources.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(30);
+
 /// What is not put into a header as it is.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"');
 
@@ -52,7 +55,9 @@ impl Journey {
             return Ok(claims);
         }
         // Rare and large: kept out of the caller's future.
-        match Box::pin(self.may(found, &claims, client, head, policies)).await {
+        let may = Box::pin(self.may(found, &claims, client, head, policies));
+        let may = tokio::time::timeout(PATIENCE_IN_ALL, may).await;
+        match may.unwrap_or(Err(Why::NotAsked)) {
             Ok(()) => Ok(claims),
             Err(why) if route.mode == Mode::Observe => Ok(claims.without_tokens(why)),
             Err(why) => Err(claims.refusal(why)),

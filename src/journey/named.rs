@@ -6,15 +6,16 @@ use crate::refusal::Why;
 use crate::route::{Match, Reject, listing};
 
 impl Journey {
-    /// The request with its resources, and its place among the bodies that are held.
+    /// Finds the request's resources, and gives its place among the bodies that are held. What says nothing goes on
+    /// where nothing is enforced.
     ///
     /// # Errors
     /// Why the body cannot be had; within, why what it says goes no further.
     pub(super) async fn named<'a>(
         &'a self,
-        found: Match<'a>,
+        found: &mut Match<'a>,
         request: &mut Outgoing,
-    ) -> Result<Result<(Match<'a>, Place<'a>), Reject<'a>>, Why> {
+    ) -> Result<Result<Place<'a>, Reject<'a>>, Why> {
         let gathered = self.upstreams.gather(request, listing::LARGEST).await;
         let (body, place) = gathered.map_err(|why| match why {
             Ungathered::Busy => Why::Busy,
@@ -24,7 +25,10 @@ impl Journey {
                 Why::Malformed("trailers after a body that says what is changed".into())
             }
         })?;
-        let found = self.shared.routes.named(found, &request.head, &body);
-        Ok(found.map(|found| (found, place)))
+        let routes = &self.shared.routes;
+        Ok(match routes.named(found, &request.head, &body) {
+            Err(reject) if routes.enforces(found.route) => Err(reject),
+            Ok(()) | Err(_) => Ok(place),
+        })
     }
 }

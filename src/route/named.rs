@@ -15,13 +15,14 @@ impl Routes {
     /// the key of each. They are all of one route, so that one set of rules and one token hold for all.
     ///
     /// # Errors
-    /// [`Reject`]: the body is no list, an object is ambiguous, or they are those of several routes.
+    /// [`Reject`]: the body is no list, an object is ambiguous, or they are those of several routes. Then nothing
+    /// more is known of it than before.
     pub fn named<'r>(
         &'r self,
-        bucket: Match<'r>,
+        bucket: &mut Match<'r>,
         parts: &Parts,
         body: &[u8],
-    ) -> Result<Match<'r>, Reject<'r>> {
+    ) -> Result<(), Reject<'r>> {
         let own = bucket.route;
         let malformed = |why| Reject::Malformed {
             why,
@@ -60,11 +61,8 @@ impl Routes {
             }
         }
         let on = on.and_then(|index| self.entries.get(index));
-        Ok(Match {
-            route: on.map_or(own, |entry| &*entry.route),
-            keys: Keys::many(resources),
-            lists_objects: false,
-            ..bucket
-        })
+        bucket.route = on.map_or(own, |entry| &*entry.route);
+        bucket.keys = Keys::many(resources);
+        Ok(())
     }
 }

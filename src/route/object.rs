@@ -78,8 +78,9 @@ impl Routes {
         Ok(())
     }
 
-    /// Whether a request that may change any object of a store would go past a fence.
-    fn enforces(&self, own: &Route) -> bool {
+    /// Whether a request that may change any object of this route's store would go past a fence.
+    #[must_use]
+    pub fn enforces(&self, own: &Route) -> bool {
         let mut fencing = self.fencing(own);
         fencing.any(|route| route.mode == Mode::Enforce)
     }

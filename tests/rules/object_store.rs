@@ -180,6 +180,13 @@ fn what_is_only_observed_is_noted_and_passes() {
     unknown.answered(200);
     assert_eq!(unknown.header("Fencing-Status"), Some("forbidden;observed"));
     w.ask("POST", "/b?policy").send().answered(200);
+    delete(&w, "/b?delete", "no list")
+        .token(5)
+        .send()
+        .answered(200);
+    let listed = delete(&w, "/b?delete", &list(&["k"])).token(4).send();
+    listed.answered(200);
+    assert_eq!(listed.header("Fencing-Status"), Some("stale;observed"));
 }
 
 /// A list of objects to delete.
