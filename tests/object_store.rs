@@ -9,7 +9,9 @@ mod support;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{Client, Config, Gateway, free_port, wait_until};
+use std::thread;
+use std::time::Duration;
+use support::{Client, Config, Gateway, free_port};
 
 /// Seconds after which the client has failed.
 const PATIENCE: &str = "180";
@@ -51,9 +53,13 @@ impl Store {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("the store", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        // It takes its time to begin.
+        let serves = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let begins = (0..600).any(|_| {
+            thread::sleep(Duration::from_millis(100));
+            serves()
         });
+        assert!(begins, "the store did not begin within a minute");
         Self { port, child }
     }
 }
