@@ -1,8 +1,8 @@
 //! What a route waits for when the configuration has changed: writes that were forwarded under the one
 //! before, by which the same path may have had another fence, or none.
 //!
-//! A policy is referred to by every request that goes by it, from the moment it is routed until it can take
-//! effect no more. So an earlier configuration is over when nothing refers to its policies.
+//! All policies are referred to by every request until it is admitted; from there on those of its ends by what may
+//! change something, until it can take effect no more. So an earlier configuration is over when nothing refers to its policies.
 
 use super::{Denial, Denied, Gates, Policy};
 use crate::clock;

@@ -72,12 +72,7 @@ impl Exempt {
         Some(Self::remembering(found, gates, policies))
     }
 
-    /// For a read that was judged: by a method that its route takes for a read, and others may not.
-    #[must_use]
-    pub fn judged(found: &Match<'_>, gates: &Arc<Gates>, policies: &[Arc<Policy>]) -> Self {
-        Self::remembering(found, gates, policies)
-    }
-
+    /// Its method may be one that its route takes for a read, and others do not.
     fn remembering(found: &Match<'_>, gates: &Arc<Gates>, policies: &[Arc<Policy>]) -> Self {
         let changes = found.class == Class::Write || !is_safe(&found.method);
         let other = found.destination.as_ref().map(|end| end.route.index);
@@ -114,10 +109,17 @@ impl Pass {
         }
     }
 
-    /// Whether it is a read's, which needs none once it was admitted.
-    #[must_use]
-    pub fn is_for_read(&self) -> bool {
-        self.ticket.kind == Kind::Read
+    /// The right to forward a read that was admitted; a write keeps its pass. `found` and `policies`: as in
+    /// [`Exempt::of`].
+    ///
+    /// # Errors
+    /// The pass, where it is a write's.
+    pub fn into_exempt(self, found: &Match<'_>, policies: &[Arc<Policy>]) -> Result<Exempt, Self> {
+        if self.ticket.kind == Kind::Read {
+            Ok(Exempt::remembering(found, &self.gates, policies))
+        } else {
+            Err(self)
+        }
     }
 
     /// Whether this request raised a fence.

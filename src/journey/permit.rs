@@ -83,10 +83,9 @@ impl Journey {
             None if pass.raised() => Decision::Raised,
             None => Decision::Admitted,
         };
-        Ok(if pass.is_for_read() {
-            Permit::Exempt(Exempt::judged(found, gates, policies))
-        } else {
-            Permit::Write(pass)
+        Ok(match pass.into_exempt(found, policies) {
+            Ok(exempt) => Permit::Exempt(exempt),
+            Err(pass) => Permit::Write(pass),
         })
     }
 

@@ -1,9 +1,10 @@
 //! Routes to object stores: keys are bytes, what goes upstream is untouched, and no call that may change another
 //! object than the fenced one passes.
 
-use crate::support::Config;
+use crate::support::{Config, wait_until};
 use crate::upstream::Script;
-use crate::world::{Ask, World};
+use crate::world::{Ask, World, pause};
+use rustix::process::{Signal, kill_process};
 
 /// A gateway before an object store, whose buckets are all fenced.
 fn store(change: impl FnOnce(Config) -> Config) -> World {
@@ -145,6 +146,32 @@ fn a_call_that_reports_in_its_body_is_answered_at_its_end() {
     w.up.wait("copy", "the head of the answer", |seen| {
         seen.answered_at.is_some()
     });
+    let newer = w.put_to("/b/k", 6).start();
+    w.waiting(1);
+    w.stays_away("t6");
+    w.up.release("copy");
+    newer.result().answered(200);
+    copy.result().answered(200);
+}
+
+#[test]
+fn on_a_route_that_was_off_such_a_call_holds_up_the_configuration_after_it() {
+    let w = store(|c| c.route("mode", "\"off\""));
+    let held = Script {
+        hold_end: true,
+        ..Script::default()
+    };
+    w.up.script("copy", held);
+    let copy = w.ask("PUT", "/b/k").tag("copy").body(b"");
+    let copy = copy.header("x-amz-copy-source", "b/other").start();
+    w.up.wait("copy", "the head of the answer", |seen| {
+        seen.answered_at.is_some()
+    });
+    w.gw.edit("mode = \"off\"", "mode = \"enforce\"");
+    kill_process(w.gw.pid(), Signal::HUP).unwrap();
+    let reloaded = || w.metric("fencegate_config_reloads_total", &["ok"]) > 0.5;
+    wait_until("the reload", reloaded);
+    pause(50); // each serving thread takes it up by itself
     let newer = w.put_to("/b/k", 6).start();
     w.waiting(1);
     w.stays_away("t6");
