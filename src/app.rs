@@ -3,6 +3,7 @@
 
 mod encryption;
 mod plan;
+pub mod probing;
 mod records;
 mod reload;
 
@@ -12,6 +13,7 @@ use crate::admin;
 use crate::admit::{Gates, Tenure};
 use crate::clock;
 use crate::config::Settings;
+use crate::guard::Guards;
 use crate::journey::{Plan, Worker};
 use crate::lifecycle::{Heart, Manager, Pulse, Stop};
 use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
@@ -61,6 +63,18 @@ pub enum Error {
     /// Traces cannot be sent.
     #[error("opentelemetry: {0}")]
     Traces(std::io::Error),
+    /// A route requires its guard, and does not have it.
+    #[error(
+        "routes.{route}.guard_required: upstream {upstream} is not known to honour the conditions of the guard: {why}"
+    )]
+    Guard {
+        /// The route.
+        route: String,
+        /// Its upstream.
+        upstream: String,
+        /// What is known of it.
+        why: String,
+    },
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),
@@ -107,6 +121,11 @@ impl Gateway {
         let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
         let metrics = Arc::new(metrics);
         let recorders = records::open(&settings, &metrics)?;
+        let guards = Arc::new(Guards::default());
+        let probe = probing::probe(&settings, &encryption.upstreams, &metrics, &guards);
+        let tried = runtime()?.block_on(probe);
+        probing::report(&settings, &tried);
+        probing::required(&settings, &guards, &tried)?;
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
         let now = plan::in_force(&settings);
         let (store, handover) =
@@ -135,7 +154,16 @@ impl Gateway {
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
-        let plan = plan::first(settings, &*store, gates, metrics, &encryption, recorders);
+        let plan = plan::first(
+            settings,
+            &*store,
+            gates,
+            metrics,
+            guards,
+            &encryption,
+            recorders,
+        );
+        probing::count(&plan.shared);
         Ok(Self {
             live: Live::new(plan, encryption, Arc::clone(&store)),
             store,
@@ -234,14 +262,18 @@ impl Gateway {
                     TcpListener::from_std(listener).map_err(|e| Error::System(e.to_string()))?;
                 tokio::spawn(admin::serve(listener, state));
             }
-            let gates = Arc::clone(&first.gates);
+            tokio::task::spawn_local(probing::again(self.live.watch()));
+            let (gates, guards) = (Arc::clone(&first.gates), Arc::clone(&first.guards));
             drop(first);
             let mut tick = clock::ticks(GATE_SWEEP);
             let mut look = clock::ticks(TLS_LOOK);
             let mut serving = pin!(manager.serving(pulse));
             loop {
                 tokio::select! {
-                    _ = tick.tick() => gates.sweep(),
+                    _ = tick.tick() => {
+                        gates.sweep();
+                        guards.sweep();
+                    }
                     _ = look.tick() => self.live.look(),
                     () = stop.reload_asked() => self.live.reload(),
                     () = stop.asked() => break,

@@ -5,6 +5,7 @@
 mod claims;
 mod client;
 mod consent;
+mod guarded;
 mod named;
 mod note;
 mod permit;
@@ -19,7 +20,8 @@ pub use worker::Worker;
 use crate::admit::{Gates, Policy};
 use crate::config::{Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
-use crate::forward::{Download, Outgoing, Upstreams};
+use crate::forward::{Download, Guarded, Outgoing, Upstreams};
+use crate::guard::{Guards, Honours};
 use crate::record::{
     BadRequest, Decision, FENCING_STATUS, Metrics, Reach, Recorders, RouteMetrics,
 };
@@ -51,6 +53,10 @@ pub struct Shared {
     pub counted: Vec<Arc<RouteMetrics>>,
     /// The gates.
     pub gates: Arc<Gates>,
+    /// What is believed of the objects of routes that have a guard.
+    pub guards: Arc<Guards>,
+    /// For each upstream, what is known of the conditions that it honours.
+    pub honours: Vec<Arc<Honours>>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Who is told of each request.
@@ -201,8 +207,12 @@ impl Journey {
             .admit(&found, &claims, client, &policies, tally)
             .await?; // 5 sealed, durable, drained
         drop(policies);
-        let mut response = self.send(&found, permit, request, &claims, tally).await?; // 6 the only way out
-        drop(place);
+        let ready = self.guard(&found, &claims, permit, &mut request).await?; // 6 a condition for the resource itself
+        let (permit, guarded, kept_in) = ready;
+        let mut response = self
+            .send(&found, permit, guarded, request, &claims, tally)
+            .await?; // 7 the only way out
+        drop((place, kept_in));
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);
@@ -272,6 +282,7 @@ impl Journey {
         &self,
         found: &Match<'_>,
         permit: Permit,
+        guarded: Option<Guarded>,
         request: Box<Outgoing>,
         claims: &Claims<'_>,
         tally: &mut Tally<'_>,
@@ -295,7 +306,7 @@ impl Journey {
             }
             Permit::Write(pass) => {
                 self.upstreams
-                    .write(upstream, pass, request, trailers, at)
+                    .write(upstream, pass, guarded, request, trailers, at)
                     .await
             }
         };

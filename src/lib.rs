@@ -7,7 +7,8 @@
 //! # The map
 //! Read [`journey`] first: a request's way, one stage a line. The rules are in [`fence`], a pure
 //! state machine; [`admit`] is its async shell, [`store`] its memory, [`forward`] the only way out,
-//! which takes a write only with a [`Pass`](admit::Pass). [`route`] and [`extract`] say what a request
+//! which takes a write only with a [`Pass`](admit::Pass); [`guard`] gives it a condition by which the
+//! resource itself refuses it where it comes late. [`route`] and [`extract`] say what a request
 //! is and which token it shows; [`refusal`] has every answer of the gateway's own. [`app`] puts it all
 //! together.
 //!
@@ -31,13 +32,16 @@ pub mod clock;
 pub mod config;
 pub mod extract;
 pub mod fence;
+pub mod fetch;
 pub mod forward;
+pub mod guard;
 pub mod journey;
 pub mod lifecycle;
 pub mod listen;
 pub mod record;
 pub mod refusal;
 pub mod route;
+pub mod sign;
 pub mod socket;
 pub mod stamp;
 pub mod store;

@@ -26,6 +26,8 @@ mod eviction;
 mod exchange;
 #[path = "rules/framing.rs"]
 mod framing;
+#[path = "rules/guard.rs"]
+mod guard;
 #[path = "rules/h2.rs"]
 mod h2;
 #[path = "rules/headers.rs"]

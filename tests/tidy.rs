@@ -17,9 +17,10 @@ use source::{Source, mentions, mentions_above, module_path, words};
 
 /// The modules of the crate from the ground up. A module imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
-    &["fence", "clock", "socket", "stamp"],
+    &["fence", "fetch", "clock", "socket", "stamp"],
     &["config", "record"],
     &["route", "extract", "verify", "store", "tls"],
+    &["sign"],
     &["admit"],
     &["replay", "guard", "forward"],
     &["journey", "refusal"],
@@ -31,6 +32,7 @@ const FLOORS: &[&[&str]] = &[
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("socket", "clock", "it says when it was closed"),
     ("extract", "route", "the route says where its token is"),
+    ("forward", "guard", "a write's turn goes with it"),
     ("journey", "refusal", "a journey that fails ends in one"),
     (
         "app",

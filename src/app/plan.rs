@@ -4,6 +4,7 @@ use super::Encryption;
 use crate::admit::{Budget, Gates, Handover, Policy, Settles};
 use crate::config::{Mode, Route, Settings};
 use crate::fence::Rules;
+use crate::guard::{Guards, Honours};
 use crate::journey::{Plan, Shared};
 use crate::record::{Metrics, Recorders, RouteMetrics};
 use crate::route::Routes;
@@ -24,6 +25,7 @@ pub(super) fn first(
     store: &dyn FenceStore,
     gates: Arc<Gates>,
     metrics: Arc<Metrics>,
+    guards: Arc<Guards>,
     encryption: &Encryption,
     recorders: Recorders,
 ) -> Plan {
@@ -36,6 +38,8 @@ pub(super) fn first(
         routes: Routes::new(&settings),
         counted: counted(&policies),
         gates,
+        honours: honours(&settings, &guards),
+        guards,
         reach: metrics.reach.take_up(urls(&settings)),
         metrics,
         recorders,
@@ -84,6 +88,8 @@ pub(super) fn next(
         routes: Routes::new(&settings),
         counted: counted(&policies),
         gates: Arc::clone(&before.gates),
+        honours: honours(&settings, &before.guards),
+        guards: Arc::clone(&before.guards),
         reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
         recorders: before.recorders.clone(),
@@ -91,6 +97,11 @@ pub(super) fn next(
         settings,
     });
     Plan { shared, policies }
+}
+
+fn honours(settings: &Settings, guards: &Guards) -> Vec<Arc<Honours>> {
+    let upstreams = settings.upstreams.iter();
+    upstreams.map(|upstream| guards.honours(upstream)).collect()
 }
 
 fn counted(policies: &[Arc<Policy>]) -> Vec<Arc<RouteMetrics>> {
@@ -101,7 +112,7 @@ fn counted(policies: &[Arc<Policy>]) -> Vec<Arc<RouteMetrics>> {
 }
 
 /// The names and URLs of its upstreams.
-fn urls(settings: &Settings) -> impl Iterator<Item = (&str, String)> {
+pub(super) fn urls(settings: &Settings) -> impl Iterator<Item = (&str, String)> {
     let upstreams = settings.upstreams.iter();
     upstreams.map(|u| (&*u.name, format!("{}://{}", u.scheme(), u.authority)))
 }

@@ -2,7 +2,7 @@
 
 use super::{Failure, in_file, load};
 use crate::app::Encryption;
-use crate::route::explain::explain;
+use crate::route::explain::{explain, of_route};
 use std::path::Path;
 
 pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
@@ -19,7 +19,7 @@ pub(super) fn run(config: &Path, request: Option<&str>) -> Result<(), Failure> {
         out!("warning: {}", in_file(config, warning));
     }
     for route in &loaded.settings.routes {
-        out!("route {}: {}", route.name, route.strength().word());
+        out!("route {}: {}", route.name, of_route(route));
     }
     out!("{}: no faults", config.display());
     Ok(())

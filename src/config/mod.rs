@@ -7,6 +7,7 @@ mod file;
 mod load;
 pub mod pattern;
 pub mod settings;
+mod strength;
 pub mod template;
 mod upstream;
 mod value;

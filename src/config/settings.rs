@@ -3,8 +3,9 @@
 //! Knows nothing of TOML, files or lines.
 
 use super::pattern::PathPattern;
+pub use super::strength::Strength;
 use super::template::Template;
-pub use super::upstream::{AuthRequest, Kind, Upstream, UpstreamTls};
+pub use super::upstream::{AuthRequest, Conditions, Kind, Upstream, UpstreamTls};
 pub use crate::fence::{Accept, Missing};
 
 use crate::fence::Format;
@@ -177,6 +178,17 @@ pub enum SettledAt {
     ResponseEnd,
 }
 
+/// `guard`: by which condition the resource itself refuses a late write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// None is added.
+    None,
+    /// An object is written once: `If-None-Match: *`.
+    CreateOnly,
+    /// An object is written as it was last seen: `If-Match`.
+    Etag,
+}
+
 /// Where the token stands in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenPlace {
@@ -249,6 +261,14 @@ pub struct Route {
     pub websocket: bool,
     /// `disclose_fence`
     pub disclose_fence: bool,
+    /// `guard`
+    pub guard: Guard,
+    /// `guard_required`: no write goes out without the guard, and no start where it cannot be had.
+    pub guard_required: bool,
+    /// `guard_retry`: bodies of at most so many bytes are kept, and sent again after a write past the gateway.
+    pub guard_retry: Option<usize>,
+    /// A route by which objects of this one are written without its guard, where there is one.
+    pub guard_hole: Option<Arc<str>>,
     /// `max_body`, in bytes.
     pub max_body: Option<u64>,
     /// `max_advance`
@@ -257,29 +277,6 @@ pub struct Route {
     pub first_max: Option<u64>,
     /// `max_new_resources`
     pub max_new_resources: Option<u64>,
-}
-
-/// How strong a route's promise is (the protocol's words).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strength {
-    /// The promise holds given the upstream's settle.
-    Drained,
-    /// No settle is declared: an unknown outcome is not waited for.
-    BestEffort,
-    /// Writes without a token are let through, or nothing is enforced.
-    None,
-}
-
-impl Strength {
-    /// The protocol's word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Drained => "drained",
-            Self::BestEffort => "best-effort",
-            Self::None => "none",
-        }
-    }
 }
 
 /// Methods that change nothing (RFC 9110 and the registry): the reads of a plain service.
@@ -311,17 +308,5 @@ impl Route {
             let mut rules = rules.iter();
             rules.any(|rule| names.iter().any(|name| matches(rule, name)))
         })
-    }
-
-    /// What this route promises.
-    #[must_use]
-    pub fn strength(&self) -> Strength {
-        if self.mode != Mode::Enforce || self.missing == Missing::Allow {
-            Strength::None
-        } else if self.upstream.settle.is_none() {
-            Strength::BestEffort
-        } else {
-            Strength::Drained
-        }
     }
 }

@@ -103,6 +103,27 @@ impl Template {
         self.covers_prefix
     }
 
+    /// Whether no two paths of `pattern` have one key: every capture is there, whole, and a slash lies between any
+    /// two of them.
+    #[must_use]
+    pub fn names_one(&self, pattern: &PathPattern) -> bool {
+        let mut apart = true;
+        for part in &self.parts {
+            match part {
+                Part::Path => return true,
+                Part::Literal(text) => apart |= text.contains('/'),
+                Part::Capture(_) if !apart => return false,
+                // What else there is makes more keys of one path, not fewer.
+                _ => apart = false,
+            }
+        }
+        let named = |capture: &str| {
+            let is_it = |part: &Part| matches!(part, Part::Capture(name) if name == capture);
+            self.parts.iter().any(is_it)
+        };
+        pattern.captures().all(named)
+    }
+
     /// Appends the key to `key`. `value` appends what a placeholder stands for.
     ///
     /// # Errors
@@ -239,6 +260,27 @@ mod tests {
                 covers,
                 "{text} {path}"
             );
+        }
+    }
+
+    #[test]
+    fn names_one_object_where_every_capture_is_there() {
+        for (text, path, one) in [
+            ("{bucket}/{key}", "/{bucket}/{*key}", true),
+            ("s3/{key}/{bucket}", "/{bucket}/{*key}", true),
+            ("{bucket}{key}", "/{bucket}/{*key}", false),
+            ("{bucket}-{key}", "/{bucket}/{*key}", false),
+            ("{bucket}", "/{bucket}/{*key}", false),
+            ("{bucket}/{key:prefix(2)}", "/{bucket}/{*key}", false),
+            ("{host}{key}", "/files/{*key}", false),
+            ("{host}/{key}", "/files/{*key}", true),
+            ("x{path}", "/files/{*key}", true),
+            ("state", "/state", true),
+            ("state", "/state/{*key}", false),
+        ] {
+            let pattern = PathPattern::parse(path).unwrap();
+            let made = Template::parse(text, &pattern).unwrap();
+            assert_eq!(made.names_one(&pattern), one, "{text} {path}");
         }
     }
 

@@ -47,6 +47,10 @@ pub struct Upstream {
     /// `min_body_rate`: the least that a request's body must bring while the gateway waits for it, in bytes a
     /// second.
     pub min_body_rate: Option<NonZeroU64>,
+    /// `region`, in which requests to an object store are signed.
+    pub region: String,
+    /// `conditions` and `probe`: how it is known whether it honours conditional requests.
+    pub conditions: Conditions,
     /// `settle`; `None`: no bound is declared, and its routes are best-effort.
     pub settle: Option<Duration>,
     /// `settle_incomplete`, or `settle` where it is not given.
@@ -60,6 +64,17 @@ pub enum Kind {
     Http,
     /// An object store that speaks S3: its keys are bytes.
     S3,
+}
+
+/// How it is known whether an upstream honours `If-Match` and `If-None-Match` of writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// It is not.
+    Unknown,
+    /// `conditions = "trusted"`: the operator says that it does.
+    Trusted,
+    /// `probe`: the gateway tries, with objects whose paths begin so.
+    Probe(String),
 }
 
 impl Upstream {

@@ -25,7 +25,7 @@ pub(super) struct Stopped {
 }
 
 impl Stopped {
-    fn unsent(why: Failure) -> Self {
+    pub(super) const fn unsent(why: Failure) -> Self {
         Self { why, closed: None }
     }
 }

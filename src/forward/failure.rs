@@ -32,6 +32,12 @@ pub enum Failure {
     /// The client's body became larger than it may be.
     #[error("the request body is too large")]
     BodyTooLarge,
+    /// The resource refused it, since somebody wrote past the gateway.
+    #[error("the object was written past the gateway")]
+    Conflict,
+    /// The resource refused it, since an earlier one of the same holder has taken effect.
+    #[error("an earlier write of the same holder has taken effect")]
+    Written,
     /// A higher token came, and this write was cut or not tried again.
     #[error("a newer holder took over")]
     Superseded,

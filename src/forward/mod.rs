@@ -4,6 +4,7 @@
 //! reached the socket (`whole`, `answered`, `unsent`, `unknown` in docs/protocol.md).
 
 mod arriving;
+mod ask;
 mod attend;
 mod dial;
 mod download;
@@ -11,6 +12,7 @@ mod exchange;
 mod failure;
 mod gather;
 mod grpc;
+mod guarded;
 pub mod headers;
 mod http1;
 mod http2;
@@ -28,6 +30,7 @@ pub use attend::Orphans;
 pub use download::Download;
 pub use failure::{Failed, Failure};
 pub use gather::{Place, Ungathered};
+pub use guarded::{Guarded, Kept};
 pub use unread::{LINGER, LINGER_PAUSE, Rest};
 
 use crate::admit::{Exempt, Pass};
@@ -42,7 +45,6 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use pool::Pool;
 use prometheus::Histogram;
@@ -53,9 +55,6 @@ use tunnel::Held;
 pub use tunnel::Tunnel;
 use unread::Came;
 use upload::Upload;
-
-/// How much of an answer is read that is not passed on.
-const ANSWER: usize = 64 << 10;
 
 /// The upstreams, as one serving thread sees them.
 pub struct Upstreams {
@@ -209,36 +208,22 @@ impl Upstreams {
         }
     }
 
-    /// Asks an upstream something on the gateway's own behalf, and gives the status of its answer. Dropping
+    /// Asks an upstream something on the gateway's own behalf, and reads at most 64 KiB of its answer. Dropping
     /// the future closes the connection.
     ///
     /// # Errors
     /// [`Failed`] where no answer came.
-    pub async fn ask(&self, upstream: usize, head: Parts) -> Result<StatusCode, Failed> {
-        let body = Upload::none();
-        let upgrade = false;
-        let mut request = Box::new(Outgoing {
-            head,
-            upgrade,
-            body,
-        });
-        let pool = &self.pools[upstream];
-        request.bind(&Rc::default(), pool);
-        let progress = Rc::clone(request.progress());
-        let answered = exchange::run(pool, None, request, &progress).await;
-        let (response, link) = answered.map_err(|stopped| Failed {
-            why: stopped.why,
-            sent: stopped.closed.is_some(),
-        })?;
-        let status = response.status();
-        // Read, so that the connection can be used again.
-        let body = Download::direct(response.into_body(), link, true, None);
-        let _ = Limited::new(body, ANSWER).collect().await;
-        Ok(status)
+    pub async fn ask(
+        &self,
+        upstream: usize,
+        head: Parts,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, Failed> {
+        ask::ask(&self.pools[upstream], head, body).await
     }
 
     /// Forwards a write. Dropping the future leaves the write running (see [`Orphans::adopt`]): what
-    /// drives it owns the pass, and ends it as the exchange ends.
+    /// drives it owns the pass and its turn at the object, and ends them as the exchange ends.
     ///
     /// # Errors
     /// [`Failed`] where no response came, or the write was cut.
@@ -246,6 +231,7 @@ impl Upstreams {
         &self,
         upstream: usize,
         pass: Pass,
+        guarded: Option<Guarded>,
         mut request: Box<Outgoing>,
         token_headers: &Rc<[HeaderName]>,
         settled_at: SettledAt,
@@ -259,7 +245,8 @@ impl Upstreams {
         } else {
             settled_at
         };
-        let work = write::run(Rc::clone(pool), pass, request, settled_at, calls);
+        let pool = Rc::clone(pool);
+        let work = write::run(pool, pass, guarded, request, settled_at, calls);
         Attended::new(&self.orphans, &progress, work).await
     }
 }
@@ -278,6 +265,12 @@ impl Outgoing {
     #[must_use]
     pub fn rest(&self) -> Rest {
         self.body.rest()
+    }
+
+    /// How large its body is, where that is known.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
     }
 
     /// Bounds the size of its body. False where the body says by itself that it is larger.

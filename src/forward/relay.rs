@@ -8,6 +8,7 @@ use super::link::Link;
 use super::upload::{Limits, Progress};
 use crate::admit::Pass;
 use crate::clock::{self, Time};
+use crate::guard::Turn;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::future::{Future, poll_fn};
@@ -39,6 +40,8 @@ pub(super) struct Relay {
     give_up_at: Option<Time>,
     /// Whether the response, as far as it came, says what became of the write.
     says: bool,
+    /// The write's turn at its object, where its route has a guard.
+    turn: Option<Turn>,
 }
 
 impl Relay {
@@ -49,6 +52,7 @@ impl Relay {
         parts: Sender<Part>,
         progress: Rc<Progress>,
         promised: bool,
+        turn: Option<Turn>,
     ) -> Self {
         Self {
             body,
@@ -57,6 +61,7 @@ impl Relay {
             progress,
             give_up_at: None,
             says: !promised,
+            turn,
         }
     }
 
@@ -105,6 +110,13 @@ impl Relay {
             && let Some(says) = grpc::says_something(trailers)
         {
             self.says = says;
+        }
+        if let Some(turn) = &mut self.turn {
+            match &frame {
+                Ok(frame) => turn.hears(frame.data_ref().map_or(&[], |data| data)),
+                Err(Step::End) => turn.ended(),
+                Err(_) => {}
+            }
         }
         let (part, step) = match frame {
             Ok(frame) => (Part::Frame(frame), Step::More),

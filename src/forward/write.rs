@@ -6,6 +6,7 @@ use super::download::Download;
 use super::exchange;
 use super::failure::Failed;
 use super::grpc;
+use super::guarded::{self, Guarded};
 use super::pool::Pool;
 use super::relay::{Relay, Step};
 use super::tunnel::{Held, Tunnel};
@@ -13,23 +14,34 @@ use super::upload::Progress;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::config::settings::SettledAt;
+use crate::guard::Told;
 use http::StatusCode;
 use http_body::Body;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Runs a write until it has its response, and ends its pass with what became of it: at once, or in
-/// what is left to do. `calls`: it is a gRPC call.
+/// Runs a write until it has its response, and ends its pass, and its turn at its object where it has one, with
+/// what became of it: at once, or in what is left to do. `calls`: it is a gRPC call.
 pub(super) async fn run(
     pool: Rc<Pool>,
     pass: Pass,
+    mut guarded: Option<Guarded>,
     request: Box<Outgoing>,
     settled_at: SettledAt,
     calls: bool,
 ) -> Answered {
-    let progress = Rc::clone(request.progress());
-    let (response, link) = match exchange::run(&pool, Some(&pass), request, &progress).await {
+    let mut progress = Rc::clone(request.progress());
+    let sent = match &mut guarded {
+        None => exchange::run(&pool, Some(&pass), request, &progress)
+            .await
+            .map(|(response, link)| (response, link, Told::Passes)),
+        // Rare: kept out of the others' future.
+        Some(guarded) => {
+            Box::pin(guarded::send(&pool, &pass, guarded, request, &mut progress)).await
+        }
+    };
+    let (response, link, told) = match sent {
         Ok(answer) => answer,
         Err(stopped) => {
             pass.finish(match stopped.closed {
@@ -50,6 +62,15 @@ pub(super) async fn run(
         let tunnel = Tunnel::new(link, Held::Pass(pass));
         return (Ok(response.map(|_| Download::switched(tunnel))), None);
     }
+    if told == Told::Refused {
+        progress.stop();
+        pass.finish(Outcome::Unsent);
+        let whole = progress.is_whole();
+        return (
+            Ok(response.map(|body| Download::direct(body, link, whole, None))),
+            None,
+        );
+    }
     let promised = calls && grpc::promises_status(response.headers());
     let status = !pool.upstream.unsettled_status.contains(&response.status());
     let is_over = response.body().is_end_stream();
@@ -65,7 +86,8 @@ pub(super) async fn run(
     let (parts, receiver) = mpsc::channel(1);
     let (head, body) = response.into_parts();
     let piped = Download::piped(receiver, body.size_hint());
-    let relay = Relay::new(body, link, parts, Rc::clone(&progress), promised);
+    let turn = guarded.map(|guarded| guarded.turn);
+    let relay = Relay::new(body, link, parts, Rc::clone(&progress), promised, turn);
     let rest: Work = if progress.is_whole() {
         let patience = pool.upstream.response_body_timeout;
         Box::pin(to_the_end(pass, relay, status, patience))

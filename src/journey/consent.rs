@@ -10,6 +10,7 @@ use crate::route::class::{overrides_method, overrides_path};
 use crate::route::header::twins;
 use crate::route::marks::is_hop_by_hop;
 use crate::route::{Class, Keys, Match};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
@@ -117,17 +118,22 @@ impl Journey {
         }
         let host = self.hosts[auth.upstream.index].as_ref();
         let question = question(auth, want, client, (found, head), host).ok_or(Why::NotAsked)?;
-        let asked = self.upstreams.ask(auth.upstream.index, question);
+        let asked = self
+            .upstreams
+            .ask(auth.upstream.index, question, Bytes::new());
         let trouble = match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(status)) if status.is_success() => {
+            Ok(Ok(answer)) if answer.status().is_success() => {
                 self.answers(route);
                 return Ok(());
             }
-            Ok(Ok(status)) if status.is_client_error() => {
+            Ok(Ok(answer)) if answer.status().is_client_error() => {
                 self.answers(route);
                 return Err(Why::Unverified);
             }
-            Ok(Ok(status)) => format!("it answers {status}, which is neither yes nor no"),
+            Ok(Ok(answer)) => format!(
+                "it answers {}, which is neither yes nor no",
+                answer.status()
+            ),
             Ok(Err(failed)) => format!("it does not answer: {}", failed.why),
             Err(_) => "it does not answer in time".to_owned(),
         };

@@ -1,7 +1,7 @@
 //! A request whose body says what it changes: it is read before the request is judged.
 
 use super::Journey;
-use crate::forward::{Outgoing, Place, Ungathered};
+use crate::forward::{Outgoing, Place};
 use crate::refusal::Why;
 use crate::route::{Match, Reject, listing};
 
@@ -17,14 +17,7 @@ impl Journey {
         request: &mut Outgoing,
     ) -> Result<Result<Place<'a>, Reject<'a>>, Why> {
         let gathered = self.upstreams.gather(request, listing::LARGEST).await;
-        let (body, place) = gathered.map_err(|why| match why {
-            Ungathered::Busy => Why::Busy,
-            Ungathered::TooLarge => Why::TooLarge { sent: false },
-            Ungathered::Broken => Why::Body { sent: false },
-            Ungathered::Trailers => {
-                Why::Malformed("trailers after a body that says what is changed".into())
-            }
-        })?;
+        let (body, place) = gathered?;
         let routes = &self.shared.routes;
         Ok(match routes.named(found, &request.head, &body) {
             Err(reject) if routes.enforces(found.route) => Err(reject),

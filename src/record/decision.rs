@@ -36,6 +36,12 @@ pub enum Decision {
     Store,
     /// Refused: too many wait already.
     Busy,
+    /// Refused: somebody wrote past the gateway, or a client's condition and the guard's exclude each other.
+    Conflict,
+    /// Refused: the object's state cannot be learned.
+    Unguarded,
+    /// Refused by the resource: a write of this holder, whose answer was lost, has taken effect.
+    Written,
     /// Failed: nothing of it reached the upstream.
     Unsent,
     /// Failed: it may or may not have taken effect.
@@ -44,7 +50,7 @@ pub enum Decision {
 
 impl Decision {
     /// Every decision.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Admitted,
         Self::Raised,
         Self::Passed,
@@ -59,6 +65,9 @@ impl Decision {
         Self::Draining,
         Self::Store,
         Self::Busy,
+        Self::Conflict,
+        Self::Unguarded,
+        Self::Written,
         Self::Unsent,
         Self::OutcomeUnknown,
     ];
@@ -81,6 +90,9 @@ impl Decision {
             Self::Draining => "draining",
             Self::Store => "store",
             Self::Busy => "busy",
+            Self::Conflict => "conflict",
+            Self::Unguarded => "unguarded",
+            Self::Written => "written",
             Self::Unsent => "unsent",
             Self::OutcomeUnknown => "outcome-unknown",
         }

@@ -24,6 +24,10 @@ const INFLIGHT: &str = "fencegate_inflight_writes";
 const UNSETTLED: &str = "fencegate_unsettled_writes";
 const WAITING: &str = "fencegate_waiting_writes";
 const ZOMBIE_AGE: &str = "fencegate_zombie_age_seconds";
+const GUARD_CONFLICTS: &str = "fencegate_guard_conflicts_total";
+const GUARD_GAPS: &str = "fencegate_guard_gaps_total";
+const GUARD_QUESTIONS: &str = "fencegate_guard_questions_total";
+const STRENGTH: &str = "fencegate_route_strength";
 const UPSTREAM_SECONDS: &str = "fencegate_upstream_seconds";
 const UPSTREAM_UP: &str = "fencegate_upstream_up";
 const STORE_ERRORS: &str = "fencegate_store_errors_total";
@@ -36,6 +40,9 @@ const BUILD_INFO: &str = "fencegate_build_info";
 
 /// The operations of the store that can fail, as `fencegate_store_errors_total` names them.
 pub const STORE_OPS: [&str; 6] = ["read", "commit", "mark", "ledger", "reopen", "close"];
+
+/// How strong a route's promise is, as `fencegate_route_strength` names it.
+pub const STRENGTHS: [&str; 4] = ["guarded", "drained", "best-effort", "none"];
 
 /// Why bytes from a client were no request, as `fencegate_bad_requests_total` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +118,14 @@ pub struct RouteMetrics {
     pub waiting: IntGauge,
     /// For each stale request: how long ago its token was superseded, in seconds.
     pub zombie_age: Histogram,
+    /// Conditions that did not hold since somebody wrote past the gateway.
+    pub guard_conflicts: IntCounter,
+    /// Objects for which the guard does not close the window, by occasion.
+    pub guard_gaps: IntCounter,
+    /// Times that an object's state was asked for.
+    pub guard_questions: IntCounter,
+    /// One for each strength: 1 for the route's own, else 0.
+    strength: [IntGauge; STRENGTHS.len()],
 }
 
 /// The families whose series have a route as their label.
@@ -123,6 +138,10 @@ struct Families {
     unsettled: IntGaugeVec,
     waiting: IntGaugeVec,
     zombie_age: HistogramVec,
+    guard_conflicts: IntCounterVec,
+    guard_gaps: IntCounterVec,
+    guard_questions: IntCounterVec,
+    strength: IntGaugeVec,
 }
 
 impl Families {
@@ -147,6 +166,28 @@ impl Families {
                 BEST_EFFORT,
                 "writes of unknown outcome that nothing waits for",
                 &["route"],
+            )?,
+            guard_conflicts: counters(
+                GUARD_CONFLICTS,
+                "objects that were written past the gateway",
+                &["route"],
+            )?,
+            guard_gaps: counters(
+                GUARD_GAPS,
+                "objects for which the guard does not close the window",
+                &["route"],
+            )?,
+            guard_questions: counters(
+                GUARD_QUESTIONS,
+                "times that an object's state was asked for",
+                &["route"],
+            )?,
+            strength: added(
+                all,
+                IntGaugeVec::new(
+                    Opts::new(STRENGTH, "1 for the strength of the route's promise"),
+                    &["route", "strength"],
+                ),
             )?,
             inflight: gauges(INFLIGHT, "writes forwarded and not ended")?,
             unsettled: gauges(UNSETTLED, "writes of unknown outcome inside their settle")?,
@@ -180,6 +221,10 @@ impl Families {
             unsettled: self.unsettled.with_label_values(&[route]),
             waiting: self.waiting.with_label_values(&[route]),
             zombie_age: self.zombie_age.with_label_values(&[route]),
+            guard_conflicts: self.guard_conflicts.with_label_values(&[route]),
+            guard_gaps: self.guard_gaps.with_label_values(&[route]),
+            guard_questions: self.guard_questions.with_label_values(&[route]),
+            strength: STRENGTHS.map(|word| self.strength.with_label_values(&[route, word])),
         }
     }
 }
@@ -190,6 +235,15 @@ impl RouteMetrics {
         self.requests[decision as usize].inc();
         if let Some(rejections) = &self.rejections[decision as usize] {
             rejections.inc();
+        }
+    }
+}
+
+impl RouteMetrics {
+    /// Says how strong the route's promise is now, in one of [`STRENGTHS`].
+    pub fn is(&self, strength: &str) {
+        for (gauge, word) in self.strength.iter().zip(STRENGTHS) {
+            gauge.set(i64::from(word == strength));
         }
     }
 }

@@ -101,7 +101,7 @@ impl Refusal {
 /// The code that S3 has for such a status: clients tell by it whether to try again.
 fn code(answer: &Answer) -> &'static str {
     match answer.status {
-        StatusCode::BAD_REQUEST => "InvalidRequest",
+        StatusCode::BAD_REQUEST | StatusCode::CONFLICT => "InvalidRequest",
         StatusCode::FORBIDDEN => "AccessDenied",
         StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
         StatusCode::REQUEST_TIMEOUT => "RequestTimeout",

@@ -2,7 +2,8 @@
 
 use crate::admit::{Denial, Denied};
 use crate::fence;
-use crate::forward::{Failed, Failure};
+use crate::forward::{Failed, Failure, Ungathered};
+use crate::guard::{Unconditional, Unlearnt};
 
 /// Why a request gets an answer of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,14 @@ pub enum Why {
     Store,
     /// Too many wait already.
     Busy,
+    /// Somebody wrote past the gateway, and the resource refused this write.
+    Conflict,
+    /// The client's own condition and the guard's exclude each other.
+    Clash(&'static str),
+    /// The object's state cannot be learned.
+    Unguarded(String),
+    /// An earlier write of the same holder, whose answer was lost, has taken effect.
+    Written,
     /// No connection to the upstream.
     Unreachable {
         /// What went wrong, in the words of RFC 9209.
@@ -95,12 +104,58 @@ impl From<fence::Refusal> for Why {
     }
 }
 
+impl From<Unconditional> for Why {
+    fn from(why: Unconditional) -> Self {
+        match why {
+            Unconditional::Clash(why) => Self::Clash(why),
+            Unconditional::Required(why) => Self::Forbidden(format!(
+                "the route requires that the resource itself refuses late writes (guard_required), and {why}"
+            )),
+            Unconditional::Untried => {
+                Self::Unguarded("whether the upstream honours conditions is not known yet".into())
+            }
+        }
+    }
+}
+
+impl From<Ungathered> for Why {
+    fn from(why: Ungathered) -> Self {
+        match why {
+            Ungathered::Busy => Self::Busy,
+            Ungathered::TooLarge => Self::TooLarge { sent: false },
+            Ungathered::Broken => Self::Body { sent: false },
+            Ungathered::Trailers => {
+                Self::Malformed("trailers after a body that is read before it is forwarded".into())
+            }
+        }
+    }
+}
+
+impl From<Unlearnt> for Why {
+    fn from(unlearnt: Unlearnt) -> Self {
+        Self::Unguarded(match unlearnt {
+            Unlearnt::Credentials(why) => why,
+            Unlearnt::Silent => {
+                "the upstream did not answer when asked for the object's ETag".into()
+            }
+            Unlearnt::Status(status) => {
+                format!(
+                    "the upstream answered {status} when asked for the object's ETag, where 200 or 404 was due"
+                )
+            }
+            Unlearnt::Weak => "the upstream names no strong ETag for the object".into(),
+        })
+    }
+}
+
 impl From<&Failed> for Why {
     fn from(failed: &Failed) -> Self {
         let sent = failed.sent;
         let unreachable = |error| Self::Unreachable { error };
         match failed.why {
             Failure::Superseded => Self::Superseded { sent },
+            Failure::Conflict => Self::Conflict,
+            Failure::Written => Self::Written,
             Failure::Connect(_) => unreachable("connection_refused"),
             Failure::Tls(_) => unreachable("tls_protocol_error"),
             Failure::ConnectTimeout => unreachable("connection_timeout"),

@@ -2,8 +2,10 @@
 //!
 //! Pure: reads settings, answers text.
 
-use super::{Match, Reject, Routes, Tree};
-use crate::config::{Accept, Missing, Mode, Route, Settings, TokenPlace};
+use super::{Class, Effect, Match, Reject, Routes, Tree};
+use crate::config::{
+    Accept, Conditions, Guard, Missing, Mode, Route, Settings, Strength, TokenPlace,
+};
 use crate::fence::Format;
 use http::{Request, Uri, header};
 use std::fmt;
@@ -121,6 +123,14 @@ fn matched(found: &Match<'_>) -> Explanation {
         None => lines.push(("resource", "none: reads pass without a token".into())),
     }
     lines.push(("rule", rule(route)));
+    match route.guard {
+        Guard::None => {}
+        Guard::CreateOnly => lines.push(("guard", "create-only: If-None-Match: *".into())),
+        Guard::Etag => lines.push((
+            "guard",
+            "etag: If-Match, or If-None-Match: * where there is none".into(),
+        )),
+    }
     if let Some(names) = &route.allow {
         lines.push(("writers", names.join(", ")));
     }
@@ -128,10 +138,46 @@ fn matched(found: &Match<'_>) -> Explanation {
         let (scheme, authority) = (auth.upstream.scheme(), &auth.upstream.authority);
         lines.push(("asks", format!("{scheme}://{authority}{}", auth.target)));
     }
-    lines.push(("strength", route.strength().word().into()));
+    lines.push(("strength", promise(found)));
     Explanation {
         route: Some(route.name.to_string()),
         lines,
+    }
+}
+
+/// How strong the promise is for this request.
+fn promise(found: &Match<'_>) -> String {
+    let route = found.route;
+    let without = route.strength(false).word();
+    if !route.is_guarded() || found.class == Class::Read {
+        return of_route(route);
+    }
+    match found.effect {
+        Effect::Beside => format!(
+            "{without}: the guard is of the object's content, which the call does not change"
+        ),
+        Effect::Unconditional => format!("{without}: the call takes no condition"),
+        Effect::Replaces | Effect::Removes => of_route(route),
+    }
+}
+
+/// How strong the promise of a route is, and what that depends on.
+#[must_use]
+pub fn of_route(route: &Route) -> String {
+    let without = route.strength(false).word();
+    if !route.is_guarded() || route.strength(true) == Strength::None {
+        return without.into();
+    }
+    let upstream = &route.upstream.name;
+    match (route.unguarded(), &route.upstream.conditions) {
+        (Some(why), _) => format!("{without}: {why}"),
+        (None, Conditions::Trusted) => Strength::Guarded.word().into(),
+        (None, Conditions::Probe(_)) => format!(
+            "guarded, if the probe finds that upstream {upstream} honours conditions; else {without}"
+        ),
+        (None, Conditions::Unknown) => format!(
+            "{without}: upstream {upstream} has neither a probe nor conditions = \"trusted\""
+        ),
     }
 }
 

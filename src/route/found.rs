@@ -30,6 +30,12 @@ pub struct Match<'a> {
     pub method: Method,
     /// What it needs passes for; `None` where it needs none (reads, routes that are off).
     pub keys: Option<Keys>,
+    /// What it does to the object that its path names.
+    pub effect: Effect,
+    /// That object's name within its upstream, where its route has a guard.
+    pub object: Option<Box<str>>,
+    /// The objects that it changes beside that one, where their route has a guard.
+    pub others: Vec<Box<str>>,
     /// The path and query to forward.
     pub target: PathAndQuery,
     /// The token's text, where it stands in the path or the query.
@@ -40,6 +46,19 @@ pub struct Match<'a> {
     pub marks: Marks,
     /// Whether the path ends in a slash.
     pub trailing_slash: bool,
+}
+
+/// What a request does to the object in its path, as far as a conditional request can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing that the object's validator shows: it reads, or adds a part to an upload, or changes its tags.
+    Beside,
+    /// It puts another content there.
+    Replaces,
+    /// It takes the object away.
+    Removes,
+    /// It changes the object, and takes no condition that holds for it.
+    Unconditional,
 }
 
 /// The resources of a request, each once.

@@ -18,6 +18,7 @@ mod named;
 mod object;
 mod operation;
 mod path;
+mod plain;
 mod query;
 mod reading;
 mod target;
@@ -27,7 +28,7 @@ mod tree;
 pub mod upgrade;
 
 pub use class::{Class, PATH_OVERRIDES, overrides_path};
-pub use found::{Destination, End, Key, Keys, Match, Reject};
+pub use found::{Destination, Effect, End, Key, Keys, Match, Reject};
 pub use marks::Marks;
 pub use tree::Tree;
 
@@ -39,7 +40,6 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use key::Facts;
 use reading::{Reading, Readings};
-use std::borrow::Cow;
 use std::sync::Arc;
 use target::Split;
 
@@ -149,7 +149,8 @@ impl Routes {
             why,
             route: Some(&*entry.route),
         };
-        let (token, query) = token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
+        let (token, query) =
+            target::token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
         let target = target::join(
             whole,
             target::strip(raw.path, entry.strip),
@@ -168,6 +169,9 @@ impl Routes {
             answered_at_end: false,
             lists_objects: false,
             method: head.methods.judged().clone(),
+            effect: Effect::Beside,
+            object: None,
+            others: Vec::new(),
             keys: None,
             target: target.map_err(malformed)?,
             token,
@@ -180,8 +184,10 @@ impl Routes {
             self.object(&head, &readings, &mut found, |route| {
                 key::of(route, &captures, facts)
             })?;
+            plain::created_only(&found)?;
             return Ok(found);
         }
+        plain::effect(&head, target::strip(path.text, entry.strip), &mut found);
         let fenced = found.route.mode != Mode::Off;
         let first = if fenced && (found.class == Class::Write || found.route.raise_on_read) {
             Some(key::of(found.route, &captures, facts).map_err(malformed)?)
@@ -200,6 +206,7 @@ impl Routes {
             end: End::Request,
         };
         let other = self.other_end(&head, &mut found)?;
+        plain::created_only(&found)?;
         let two_ends = found.destination.is_some();
         let reaches = head.methods.reaches_below() || two_ends;
         // A COPY changes nothing at its own path.
@@ -363,6 +370,7 @@ impl Routes {
             end: End::Destination,
         };
         let tree = self.below(&place)?;
+        plain::two_ends(head, target::strip(path.text, entry.strip), route, found);
         found.destination = Some(Destination {
             route,
             target,
@@ -373,29 +381,5 @@ impl Routes {
             end: End::Destination,
             tree,
         }))
-    }
-}
-
-/// The token's text where it stands in the target, and the query without it.
-fn token_of<'a>(
-    route: &Route,
-    raw: Split<'_>,
-    query: Option<&'a str>,
-) -> Result<(Option<String>, Option<Cow<'a, str>>), &'static str> {
-    let whole = query.map(Cow::Borrowed);
-    match (&route.token, raw.token) {
-        (TokenPlace::PathPrefix, token) => Ok((token.map(str::to_owned), whole)),
-        (_, Some(_)) => Err("a token in the path, where this route does not read it"),
-        (TokenPlace::Query(name), None) => match query::lookup(query, name)? {
-            None => Ok((None, whole)),
-            Some("") => Err("the token is empty"),
-            Some(value) => {
-                let value = query::value(value)?;
-                let text = String::from_utf8(value).map_err(|_| "the token is no number")?;
-                let rest = query.and_then(|query| query::without(query, name));
-                Ok((Some(text), rest.map(Cow::Owned)))
-            }
-        },
-        (TokenPlace::Header(_), None) => Ok((None, whole)),
     }
 }

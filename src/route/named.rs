@@ -3,7 +3,7 @@
 use super::class::Methods;
 use super::marks::Marks;
 use super::target::Split;
-use super::{Head, Keys, Match, Reject, Routes, host, key, listing};
+use super::{Head, Keys, Match, Reject, Routes, host, key, listing, plain};
 use crate::config::Mode;
 use http::Method;
 use http::request::Parts;
@@ -15,8 +15,8 @@ impl Routes {
     /// the key of each. They are all of one route, so that one set of rules and one token hold for all.
     ///
     /// # Errors
-    /// [`Reject`]: the body is no list, an object is ambiguous, or they are those of several routes. Then nothing
-    /// more is known of it than before.
+    /// [`Reject`]: the body is no list, an object is ambiguous, or they are those of several routes,
+    /// or only created.
     pub fn named<'r>(
         &'r self,
         bucket: &mut Match<'r>,
@@ -36,7 +36,7 @@ impl Routes {
         };
         let name = bucket.target.path().trim_end_matches('/');
         let mut on = None;
-        let mut resources = BTreeSet::new();
+        let (mut resources, mut others) = (BTreeSet::new(), Vec::new());
         for object in listing::keys(body).map_err(malformed)? {
             let path = format!("{name}/{}", utf8_percent_encode(&object, NON_ALPHANUMERIC));
             let readings = self.read(Split {
@@ -55,6 +55,11 @@ impl Routes {
             if let Some(why) = readings.exact.as_ref().and_then(|path| path.fault) {
                 return Err(malformed(why));
             }
+            if route.is_guarded()
+                && let Some(path) = &readings.exact
+            {
+                others.push(path.text.as_str().into());
+            }
             if route.mode != Mode::Off {
                 let facts = head.facts(reading.text);
                 resources.insert(key::of(route, &captures, facts).map_err(malformed)?);
@@ -63,6 +68,8 @@ impl Routes {
         let on = on.and_then(|index| self.entries.get(index));
         bucket.route = on.map_or(own, |entry| &*entry.route);
         bucket.keys = Keys::many(resources);
+        bucket.others = others;
+        plain::created_only(bucket)?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::operation::Operation;
 use super::reading::Readings;
-use super::{End, Head, Key, Keys, Match, Reject, Routes, Tree};
+use super::{Effect, End, Head, Key, Keys, Match, Reject, Routes, Tree};
 use crate::config::{Mode, Route};
 use crate::fence::ResourceKey;
 
@@ -50,6 +50,10 @@ impl Routes {
         };
         found.class = operation.map_or(Class::Write, |operation| operation.class);
         found.answered_at_end = operation.is_some_and(|operation| operation.reports_in_body);
+        found.effect = operation.map_or(Effect::Unconditional, |operation| operation.effect);
+        if has_key && route.is_guarded() {
+            found.object = path.map(|path| path.text.as_str().into());
+        }
         if operation.is_some_and(|operation| operation.lists_objects) {
             // Where nothing of the store is fenced, nobody has to know them.
             found.lists_objects = self.fences(route);

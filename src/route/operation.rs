@@ -6,6 +6,7 @@
 
 use super::class::Class;
 use super::dialect;
+use super::found::Effect;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
@@ -21,17 +22,21 @@ pub struct Operation {
     pub reports_in_body: bool,
     /// Its body names the objects that it changes (`DeleteObjects`).
     pub lists_objects: bool,
+    /// What it does to the object in its path.
+    pub effect: Effect,
 }
 
 const READ: Operation = Operation {
     class: Class::Read,
     reports_in_body: false,
     lists_objects: false,
+    effect: Effect::Beside,
 };
 const WRITE: Operation = Operation {
     class: Class::Write,
     reports_in_body: false,
     lists_objects: false,
+    effect: Effect::Beside,
 };
 
 impl Operation {
@@ -62,6 +67,7 @@ impl Operation {
             return Ok(Self {
                 reports_in_body: true,
                 lists_objects: true,
+                effect: Effect::Unconditional,
                 ..WRITE
             });
         }
@@ -85,8 +91,16 @@ impl Operation {
             }
             _ => return Err("a call to the object store that the gateway does not know".into()),
         };
+        let effect = match (parts.method.as_str(), asked.as_slice()) {
+            ("PUT", []) | ("POST", ["uploadId"]) => Effect::Replaces,
+            ("DELETE", []) => Effect::Removes,
+            // The version before it may be what is seen then.
+            ("DELETE", ["versionId"]) => Effect::Unconditional,
+            _ => Effect::Beside,
+        };
         Ok(Self {
             reports_in_body,
+            effect,
             ..WRITE
         })
     }
@@ -183,11 +197,13 @@ mod tests {
             ("DELETE", "/b/k?uploadId=u", None, false),
         ] {
             let found = asks(method, target, header);
-            let expected = Operation {
-                reports_in_body: in_body,
-                ..WRITE
-            };
-            assert_eq!(found, Ok(expected), "{method} {target} {header:?}");
+            let found =
+                found.map(|found| (found.class, found.reports_in_body, found.lists_objects));
+            assert_eq!(
+                found,
+                Ok((Class::Write, in_body, false)),
+                "{method} {target} {header:?}"
+            );
         }
     }
 
@@ -224,6 +240,35 @@ mod tests {
                 "{method} {target} {header:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_takes_a_condition_is_told_apart() {
+        for (method, target, effect) in [
+            ("PUT", "/b/k", Effect::Replaces),
+            (
+                "PUT",
+                "/b/k?x-id=PutObject&X-Amz-Signature=s",
+                Effect::Replaces,
+            ),
+            ("POST", "/b/k?uploadId=u", Effect::Replaces),
+            ("DELETE", "/b/k", Effect::Removes),
+            ("DELETE", "/b/k?versionId=v", Effect::Unconditional),
+            ("POST", "/b?delete", Effect::Unconditional),
+            ("PUT", "/b/k?partNumber=1&uploadId=u", Effect::Beside),
+            ("POST", "/b/k?uploads", Effect::Beside),
+            ("DELETE", "/b/k?uploadId=u", Effect::Beside),
+            ("PUT", "/b/k?tagging", Effect::Beside),
+            ("DELETE", "/b/k?tagging", Effect::Beside),
+        ] {
+            assert_eq!(
+                asks(method, target, None).unwrap().effect,
+                effect,
+                "{method} {target}"
+            );
+        }
+        let copies = asks("PUT", "/b/k", Some("x-amz-copy-source"));
+        assert_eq!(copies.unwrap().effect, Effect::Replaces);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! Never re-spells anything: what was matched is what goes out.
 
+use super::query;
+use crate::config::{Route, TokenPlace};
 use http::uri::PathAndQuery;
+use std::borrow::Cow;
 
 /// A raw path with its `/~fence/<token>` taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,30 @@ pub fn join(
     }
     let joined = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     PathAndQuery::try_from(joined).map_err(|_| "the target is malformed")
+}
+
+/// The token's text where it stands in the target, and the query without it.
+pub(super) fn token_of<'a>(
+    route: &Route,
+    raw: Split<'_>,
+    query: Option<&'a str>,
+) -> Result<(Option<String>, Option<Cow<'a, str>>), &'static str> {
+    let whole = query.map(Cow::Borrowed);
+    match (&route.token, raw.token) {
+        (TokenPlace::PathPrefix, token) => Ok((token.map(str::to_owned), whole)),
+        (_, Some(_)) => Err("a token in the path, where this route does not read it"),
+        (TokenPlace::Query(name), None) => match query::lookup(query, name)? {
+            None => Ok((None, whole)),
+            Some("") => Err("the token is empty"),
+            Some(value) => {
+                let value = query::value(value)?;
+                let text = String::from_utf8(value).map_err(|_| "the token is no number")?;
+                let rest = query.and_then(|query| query::without(query, name));
+                Ok((Some(text), rest.map(Cow::Owned)))
+            }
+        },
+        (TokenPlace::Header(_), None) => Ok((None, whole)),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod client;
 pub mod h2;
 pub mod h2_upstream;
 pub mod hashing;
+pub mod resource;
 pub mod upstream;
 
 pub use client::{Client, Response};
@@ -358,6 +359,14 @@ fn shell(folder: &Path, log: Stdio, first: &str) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
+    // Of no use but where an object store is asked by the gateway itself.
+    for (name, value) in [
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ] {
+        command.env(name, value);
+    }
     command
 }
 

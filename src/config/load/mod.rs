@@ -2,6 +2,7 @@
 //!
 //! Knows the file format. Knows nothing of how the settings are used, and reads no file itself.
 
+mod guards;
 mod raisers;
 mod records;
 mod route;
@@ -81,7 +82,8 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     root.unsupported(&["issuers", "alarms", "auth"]);
     root.finish();
     let expected = tables.len();
-    let routes = route::read(source, tables, &mut upstreams);
+    let mut routes = route::read(source, tables, &mut upstreams);
+    guards::check(source, &mut routes);
     rules::check(source, &server, &routes, &upstreams);
     let complete = routes.len() == expected;
     let upstreams: Option<Vec<_>> = upstreams

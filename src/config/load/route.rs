@@ -2,8 +2,8 @@
 //!
 //! What two routes or a route and a listener do to each other is in `rules`.
 
-use super::token;
 use super::upstream::Placed as PlacedUpstream;
+use super::{guards, token};
 use crate::config::file::{Source, Table};
 use crate::config::pattern::PathPattern;
 use crate::config::settings::{Accept, Kind, Missing, Mode, Route, SettledAt, Upstream};
@@ -20,8 +20,14 @@ pub struct Placed {
     pub line: usize,
 }
 
+const MISSING: [(&str, Missing); 3] = [
+    ("reject", Missing::Reject),
+    ("allow", Missing::Allow),
+    ("allow-until-fenced", Missing::AllowUntilFenced),
+];
+
 /// What this version knows of and does not do.
-const UNSUPPORTED: [&str; 4] = ["issuer", "guard", "guard_required", "replay"];
+const UNSUPPORTED: [&str; 2] = ["issuer", "replay"];
 
 pub fn read(
     source: &Source<'_>,
@@ -90,11 +96,6 @@ fn one(
         ("newer", Accept::Newer),
     ];
     let accept = table.read_or("accept", Accept::SameOrNewer, |v| v.choice(&accepts));
-    let missing = [
-        ("reject", Missing::Reject),
-        ("allow", Missing::Allow),
-        ("allow-until-fenced", Missing::AllowUntilFenced),
-    ];
     let ends = [
         ("response-head", SettledAt::ResponseHead),
         ("response-end", SettledAt::ResponseEnd),
@@ -103,6 +104,7 @@ fn one(
         .read("token", token::read)
         .unwrap_or_else(token::default);
     let (reads, writes) = used_otherwise(source, &mut table);
+    let (guard, guard_required, guard_retry) = guards::read(&mut table);
     let number = |v: &Value<'_, '_>| v.number(1, u64::MAX);
     let drain_timeout = table.read("drain_timeout", Value::timeout);
     let strip = table.get("strip_prefix");
@@ -122,7 +124,7 @@ fn one(
         }),
         mode,
         accept,
-        missing: table.read_or("missing", Missing::Reject, |v| v.choice(&missing)),
+        missing: table.read_or("missing", Missing::Reject, |v| v.choice(&MISSING)),
         // Writes of one holder would cut each other where each needs a newer token.
         preempt: table.read_or("preempt", accept == Accept::SameOrNewer, Value::flag),
         settled_at: table.read_or("settled_at", SettledAt::ResponseHead, |v| v.choice(&ends)),
@@ -145,6 +147,10 @@ fn one(
         format,
         websocket: table.read_or("websocket", false, Value::flag),
         disclose_fence: table.read_or("disclose_fence", false, Value::flag),
+        guard,
+        guard_required,
+        guard_retry,
+        guard_hole: None,
         max_body: table.read("max_body", |v| Some(v.size(1)? as u64)),
         max_advance: table.read("max_advance", number),
         first_max: table.read("first_max", number),

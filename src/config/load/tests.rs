@@ -103,7 +103,7 @@ fn defaults_are_those_of_the_interface() {
         route.token,
         TokenPlace::Header(vec!["fencing-token".parse().unwrap()])
     );
-    assert_eq!(route.strength(), Strength::Drained);
+    assert_eq!(route.strength(false), Strength::Drained);
     assert!(!route.raise_on_read && !route.allow_collections && !route.disclose_fence);
 }
 

@@ -3,13 +3,16 @@
 //! Knows nothing of routes.
 
 use crate::config::file::Table;
-use crate::config::settings::{AuthRequest, Kind, Upstream};
+use crate::config::settings::{AuthRequest, Conditions, Kind, Upstream};
 use crate::config::value::Value;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{StatusCode, Uri};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Where nothing else is said, as Amazon's tools have it.
+const DEFAULT_REGION: &str = "us-east-1";
 
 /// An upstream and where it stands in the file.
 pub struct Placed {
@@ -77,12 +80,16 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         min_body_rate: NonZeroU64::new(
             table.read_or("min_body_rate", 0, |v| v.size(0).map(|size| size as u64)),
         ),
+        region: table.read_or("region", DEFAULT_REGION.into(), |v| {
+            v.label(64).map(Into::into)
+        }),
+        conditions: conditions(&mut table, kind),
         settle,
         settle_incomplete: table
             .read("settle_incomplete", |v| incomplete(v, settle))
             .or(settle),
     };
-    table.unsupported(&["region", "sign"]);
+    table.unsupported(&["sign"]);
     table.finish();
     authority.map(|_| upstream)
 }
@@ -124,6 +131,8 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         response_body_timeout: Duration::from_secs(5),
         body_idle_timeout: Duration::from_secs(5),
         min_body_rate: None,
+        region: DEFAULT_REGION.into(),
+        conditions: Conditions::Unknown,
         settle: None,
         settle_incomplete: None,
     });
@@ -133,6 +142,38 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         line: value.line,
     });
     Some(AuthRequest { upstream, target })
+}
+
+/// `conditions` and `probe`: of the two, one.
+fn conditions(table: &mut Table<'_, '_>, kind: Kind) -> Conditions {
+    let trusted = table.read("conditions", |v| v.choice(&[("trusted", true)]));
+    let probed = table.read("probe", |value| {
+        let path = probe(value, kind)?;
+        if trusted.is_some() {
+            value.fault("and conditions = \"trusted\" exclude each other: remove one");
+        }
+        Some(Conditions::Probe(path))
+    });
+    let trusted = trusted.map(|_| Conditions::Trusted);
+    trusted.or(probed).unwrap_or(Conditions::Unknown)
+}
+
+/// A path whose spelling is beyond doubt.
+fn probe(value: &Value<'_, '_>, kind: Kind) -> Option<String> {
+    let text = value.text()?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
+    let segments = || text.split('/').skip(1);
+    let sound = text.starts_with('/')
+        && text.bytes().all(plain)
+        && segments().all(|segment| !segment.is_empty() && !segment.starts_with('.'))
+        && (kind == Kind::Http || segments().count() > 1);
+    if !sound {
+        value.fault(match kind {
+            Kind::S3 => "must be a bucket and a prefix of keys that the gateway may write and delete, such as \"/backups/fencegate-probe\"",
+            Kind::Http => "must be the beginning of paths that the gateway may write and delete, such as \"/files/fencegate-probe\"",
+        });
+    }
+    sound.then(|| text.into())
 }
 
 /// A request that was not sent whole cannot take effect for longer than one that was.

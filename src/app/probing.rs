@@ -1,0 +1,204 @@
+//! Asks the upstreams of guarded routes which conditions they honour: before the first request, and again as long
+//! as one of them did not answer.
+
+use super::{Error, plan};
+use crate::clock;
+use crate::config::{Conditions, Kind, Route, Settings, Strength, Upstream};
+use crate::forward::Upstreams;
+use crate::guard::{Guards, Known, Probe, Untried};
+use crate::journey::{Plan, Shared};
+use crate::record::Metrics;
+use crate::tls::client::Tls;
+use http::HeaderValue;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long one upstream may take for all that it is asked.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long an upstream that did not answer is left alone.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// What came of asking one upstream.
+pub struct Tried {
+    /// Its place among the upstreams of the settings.
+    pub upstream: usize,
+    /// What it honours, or why that is not known.
+    pub known: Result<Known, Untried>,
+}
+
+/// Asks each upstream that has a `probe`, a guarded route and no answer yet, and notes what it honours.
+pub async fn probe(
+    settings: &Settings,
+    tls: &[Option<Arc<Tls>>],
+    metrics: &Metrics,
+    guards: &Guards,
+) -> Vec<Tried> {
+    let due: Vec<_> = settings
+        .upstreams
+        .iter()
+        .filter_map(|upstream| due(settings, guards, upstream))
+        .collect();
+    if due.is_empty() {
+        return Vec::new();
+    }
+    let all = settings.upstreams.iter();
+    let seconds: Vec<_> = all.map(|u| metrics.upstream_seconds(&u.name)).collect();
+    let reach = metrics.reach.take_up(plan::urls(settings));
+    let pools = Upstreams::new(&settings.upstreams, tls, 1, &seconds, &reach);
+    let mut tried = Vec::new();
+    for (upstream, base, host) in due {
+        let signer = (upstream.kind == Kind::S3).then(|| guards.signer(&upstream.region));
+        let probe = Probe::new(upstream, base, host, signer);
+        let ask = async |head, body| {
+            let answer = pools.ask(upstream.index, head, body).await;
+            answer.map_err(|failed| failed.why)
+        };
+        let ran = tokio::time::timeout(PATIENCE, probe.run(ask)).await;
+        let known = ran.unwrap_or_else(|_| {
+            Err(Untried::Silent {
+                what: "the probe".into(),
+                why: format!("not within {}", humantime::format_duration(PATIENCE)),
+            })
+        });
+        if let Ok(known) = known {
+            guards.honours(upstream).learn(known);
+        }
+        tried.push(Tried {
+            upstream: upstream.index,
+            known,
+        });
+    }
+    tried
+}
+
+/// Where an upstream is to be tried, and under which host.
+fn due<'a>(
+    settings: &'a Settings,
+    guards: &Guards,
+    upstream: &'a Upstream,
+) -> Option<(&'a Upstream, &'a str, HeaderValue)> {
+    let Conditions::Probe(base) = &upstream.conditions else {
+        return None;
+    };
+    let mut routes = settings.routes.iter();
+    let route =
+        routes.find(|route| route.upstream.index == upstream.index && route.is_guarded())?;
+    if guards.honours(upstream).known() != Known::default() {
+        return None;
+    }
+    let own = upstream.authority.as_str();
+    let host = if upstream.rewrite_host {
+        own
+    } else {
+        route.host.as_deref().unwrap_or(own)
+    };
+    Some((upstream, base, HeaderValue::from_str(host).ok()?))
+}
+
+/// Says what came of it, as far as its operator should know.
+pub fn report(settings: &Settings, tried: &[Tried]) {
+    for Tried { upstream, known } in tried {
+        let Some(upstream) = settings.upstreams.get(*upstream) else {
+            continue;
+        };
+        let name = &*upstream.name;
+        match known {
+            Ok(known) => {
+                for route in guarded(settings, upstream) {
+                    let strength = strength(route, *known).word();
+                    let ignored = known.ignored(route.guard).join(", ");
+                    let route = &*route.name;
+                    tracing::info!(
+                        upstream = name,
+                        route,
+                        strength,
+                        ignored,
+                        "the probe has found which conditions the upstream honours"
+                    );
+                }
+            }
+            Err(why) => {
+                tracing::warn!(upstream = name, %why, "the probe has failed: guarded routes to this upstream are not known to be guarded, and it is tried again");
+            }
+        }
+    }
+}
+
+/// Refuses to start where a route requires its guard and does not have it.
+///
+/// # Errors
+/// [`Error::Guard`]
+pub fn required(settings: &Settings, guards: &Guards, tried: &[Tried]) -> Result<(), Error> {
+    for route in settings.routes.iter().filter(|route| route.guard_required) {
+        let upstream = &route.upstream;
+        let known = guards.honours(upstream).known();
+        if !route.is_guarded() || known.closes(route.guard, upstream.kind) {
+            continue;
+        }
+        let failed = tried.iter().find(|tried| tried.upstream == upstream.index);
+        let why = match failed.map(|tried| &tried.known) {
+            Some(Err(why)) => format!("the probe has failed: {why}"),
+            _ => format!(
+                "the upstream ignores conditions: {}",
+                known.ignored(route.guard).join(", ")
+            ),
+        };
+        return Err(Error::Guard {
+            route: route.name.to_string(),
+            upstream: upstream.name.to_string(),
+            why,
+        });
+    }
+    Ok(())
+}
+
+/// How strong a route's promise is, by what is known of its upstream.
+#[must_use]
+pub fn strength(route: &Route, known: Known) -> Strength {
+    route.strength(known.closes(route.guard, route.upstream.kind))
+}
+
+/// Tells the metrics how strong each route's promise is.
+pub(super) fn count(shared: &Shared) {
+    for (route, counted) in shared.settings.routes.iter().zip(&shared.counted) {
+        let known = shared.honours[route.upstream.index].known();
+        counted.is(strength(route, known).word());
+    }
+}
+
+fn guarded<'a>(
+    settings: &'a Settings,
+    upstream: &'a Upstream,
+) -> impl Iterator<Item = &'a Arc<Route>> {
+    let routes = settings.routes.iter();
+    routes.filter(|route| route.upstream.index == upstream.index && route.is_guarded())
+}
+
+/// Tries again, as long as it runs, what did not answer, and what comes with another configuration.
+pub(super) async fn again(mut live: watch::Receiver<Plan>) {
+    let mut tick = clock::ticks(PAUSE);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            changed = live.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+        // Not the plan: what comes after it would wait for its policies.
+        let shared = Arc::clone(&live.borrow_and_update().shared);
+        let Shared {
+            settings,
+            upstream_tls,
+            metrics,
+            guards,
+            ..
+        } = &*shared;
+        let tried = probe(settings, upstream_tls, metrics, guards).await;
+        report(settings, &tried);
+        count(&shared);
+    }
+}

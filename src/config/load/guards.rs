@@ -1,0 +1,128 @@
+//! What a route's guard asks of the route, and of those beside it.
+//!
+//! Works on routes that are right each by itself.
+
+use super::route::Placed;
+use crate::config::file::{Source, Table};
+use crate::config::settings::{Conditions, Guard, Mode, Route};
+use crate::config::value::Value;
+use std::sync::Arc;
+
+/// `guard`, `guard_required` and `guard_retry`.
+pub fn read(table: &mut Table<'_, '_>) -> (Guard, bool, Option<usize>) {
+    let guards = [
+        ("none", Guard::None),
+        ("create-only", Guard::CreateOnly),
+        ("etag", Guard::Etag),
+    ];
+    (
+        table.read_or("guard", Guard::None, |v| v.choice(&guards)),
+        table.read_or("guard_required", false, Value::flag),
+        table.read("guard_retry", |v| v.size(1)),
+    )
+}
+
+/// Checks each guard, and finds the routes that go round it.
+pub fn check(source: &Source<'_>, routes: &mut [Placed]) {
+    for at in 0..routes.len() {
+        let hole = hole(routes, at);
+        let Some(placed) = routes.get_mut(at) else {
+            continue;
+        };
+        if let Some(route) = Arc::get_mut(&mut placed.route) {
+            route.guard_hole = hole;
+        }
+        one(source, placed);
+    }
+}
+
+fn one(source: &Source<'_>, placed: &Placed) {
+    let route = &placed.route;
+    let key = |name: &str| format!("routes.{}.{name}", route.name);
+    let fault = |name: &str, what: &str| source.fault(placed.line, &key(name), what);
+    let warn = |name: &str, what: &str| source.warn(placed.line, &key(name), what);
+    if route.guard == Guard::None {
+        if route.guard_required {
+            fault(
+                "guard_required",
+                "is for a route with a guard: write guard = \"etag\" or \"create-only\", or remove it",
+            );
+        }
+        if route.guard_retry.is_some() {
+            fault(
+                "guard_retry",
+                "is for a route with a guard: write guard = \"etag\", or remove it",
+            );
+        }
+        return;
+    }
+    if route.guard == Guard::CreateOnly && route.guard_retry.is_some() {
+        fault(
+            "guard_retry",
+            "is for guard = \"etag\": an object that is there is not created by trying again",
+        );
+    }
+    if route.mode != Mode::Enforce {
+        warn("guard", "has no effect, since the route does not enforce");
+        return;
+    }
+    if route.upstream.conditions == Conditions::Unknown {
+        let what = format!(
+            "is not known to be honoured by upstream {}, so the route is {} and no more: write `probe` there, or conditions = \"trusted\"",
+            route.upstream.name,
+            route.strength(false).word()
+        );
+        if route.guard_required {
+            fault("guard_required", &what);
+        } else {
+            warn("guard", &what);
+        }
+    }
+    if let Some(why) = route.unguarded() {
+        let what = format!(
+            "cannot close the last window: {why}; the route is {} and no more",
+            route.strength(false).word()
+        );
+        if route.guard_required {
+            fault("guard_required", &what);
+        } else {
+            warn("guard", &what);
+        }
+    }
+}
+
+/// Another route that leads writes to objects of this one without its guard: what it leaves to others by its
+/// methods, and what stands before it.
+fn hole(routes: &[Placed], at: usize) -> Option<Arc<str>> {
+    let own = &*routes.get(at)?.route;
+    let beside = |(other_at, placed): (usize, &Placed)| {
+        let other = &*placed.route;
+        let takes_all = own.methods.is_none() && (own.host.is_none() || own.host == other.host);
+        let reached = other_at < at || !takes_all;
+        (other_at != at && reached && goes_round(own, other)).then(|| Arc::clone(&other.name))
+    };
+    let guarded = own.guard != Guard::None && own.mode == Mode::Enforce;
+    let mut all = routes.iter().enumerate().filter(|_| guarded);
+    all.find_map(beside)
+}
+
+fn goes_round(own: &Route, other: &Route) -> bool {
+    let skip = |route: &Route| {
+        let prefix = route.strip_prefix.as_ref();
+        prefix
+            .and_then(|p| route.path.segments_of_prefix(p))
+            .unwrap_or_default()
+    };
+    let writes = other
+        .methods
+        .as_ref()
+        .is_none_or(|list| list.iter().any(|m| other.is_write(m)));
+    let guarded = other.guard == own.guard && other.mode == Mode::Enforce;
+    writes
+        && !guarded
+        && own.upstream.authority == other.upstream.authority
+        && !own
+            .path
+            .meetings(skip(own), &other.path, skip(other))
+            .is_empty()
+}

@@ -1,0 +1,50 @@
+//! What the gateway asks an upstream on its own behalf.
+
+use super::Outgoing;
+use super::download::Download;
+use super::exchange;
+use super::failure::Failed;
+use super::pool::Pool;
+use super::unread::Came;
+use super::upload::Upload;
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::{BodyExt, Limited};
+use std::rc::Rc;
+
+/// How much of an answer is read.
+const ANSWER: usize = 64 << 10;
+
+/// Asks, and reads the answer. Dropping the future closes the connection.
+pub(super) async fn ask(
+    pool: &Rc<Pool>,
+    head: Parts,
+    body: Bytes,
+) -> Result<Response<Bytes>, Failed> {
+    let body = if body.is_empty() {
+        Upload::none()
+    } else {
+        Upload::new(Came::held(body), false)
+    };
+    let mut request = Box::new(Outgoing {
+        head,
+        upgrade: false,
+        body,
+    });
+    request.bind(&Rc::default(), pool);
+    let progress = Rc::clone(request.progress());
+    let answered = exchange::run(pool, None, request, &progress).await;
+    let (response, link) = answered.map_err(|stopped| Failed {
+        why: stopped.why,
+        sent: stopped.closed.is_some(),
+    })?;
+    let (head, body) = response.into_parts();
+    // Read, so that the connection can be used again; of a larger one, that there is one is enough.
+    let body = Download::direct(body, link, progress.is_whole(), None);
+    let body = Limited::new(body, ANSWER).collect().await;
+    let body = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    Ok(Response::from_parts(head, body))
+}

@@ -1,0 +1,224 @@
+//! What is believed of one object: its present validator, and since whose token.
+//!
+//! Pure: no I/O, no clock.
+
+use crate::fence::Token;
+use http::HeaderValue;
+use smallvec::SmallVec;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How many validators are remembered, to notice one that comes back.
+const REMEMBERED: usize = 32;
+/// How long a validator may be: longer ones are none.
+const LONGEST: usize = 256;
+
+/// A strong validator, quotes and all (RFC 9110, section 8.8.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ETag(HeaderValue);
+
+impl ETag {
+    /// Reads a strong one; `None` for a weak one, and for what is none.
+    pub(super) fn strong(text: &[u8]) -> Option<Self> {
+        let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let opaque = |b: &u8| *b == 0x21 || (0x23..=0x7E).contains(b) || *b >= 0x80;
+        let sound = inner.iter().all(opaque) && text.len() <= LONGEST;
+        sound
+            .then(|| HeaderValue::from_bytes(text).ok().map(Self))
+            .flatten()
+    }
+
+    pub(super) const fn value(&self) -> &HeaderValue {
+        &self.0
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.as_bytes().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// What is believed of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pin {
+    /// Nothing: it has to be asked for.
+    #[default]
+    Unknown,
+    /// There is none.
+    Absent,
+    /// It is there, in the state that this names.
+    At(ETag),
+}
+
+/// Why the guard no longer closes the window for an object: a late write could find what it was sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// A validator has come back.
+    Repeats,
+    /// It was taken away, and a write that was to create it may be on its way.
+    Removed,
+    /// It has no strong validator.
+    Weak,
+    /// It is changed by a call that takes no condition.
+    Unconditional,
+    /// It is changed by a call whose condition the resource ignores.
+    Ignored,
+}
+
+impl Gap {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Repeats => "a validator of the object has come back",
+            Self::Removed => "the object was taken away",
+            Self::Weak => "the object has no strong validator",
+            Self::Unconditional => "the call takes no condition",
+            Self::Ignored => "the upstream ignores the condition of such a call",
+        }
+    }
+}
+
+/// A write whose outcome is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// Whose it was.
+    pub(super) token: Token,
+    /// The size of what it was to put there.
+    pub(super) length: u64,
+}
+
+/// One object.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pin: Pin,
+    /// Under which token the pin was learned or moved.
+    token: Option<Token>,
+    /// Fingerprints of the validators that it had.
+    had: SmallVec<[u64; 4]>,
+    /// What was noticed last, so that it is told once.
+    gaps: SmallVec<[Gap; 2]>,
+    /// The last write of unknown outcome, until the object is written again.
+    pub(super) lost: Option<Lost>,
+}
+
+impl Slot {
+    /// What is believed, for a holder: what was believed under another token is not, since a write of that
+    /// one may have come since.
+    pub(super) fn pin(&self, token: Token) -> &Pin {
+        if self.token == Some(token) {
+            &self.pin
+        } else {
+            &Pin::Unknown
+        }
+    }
+
+    /// Forgets what is believed.
+    pub(super) fn forget(&mut self) {
+        self.pin = Pin::Unknown;
+    }
+
+    /// The object was looked at.
+    pub(super) fn learned(&mut self, pin: Pin, token: Token) -> Option<Gap> {
+        let same = self.pin == pin;
+        let gap = if same { None } else { self.remember(&pin) };
+        (self.pin, self.token) = (pin, Some(token));
+        gap
+    }
+
+    /// A write was answered well, and left the object like this.
+    pub(super) fn moved(&mut self, pin: Pin, token: Token) -> Option<Gap> {
+        self.lost = None;
+        let gap = self.remember(&pin);
+        (self.pin, self.token) = (pin, Some(token));
+        gap
+    }
+
+    /// Notes that the guard does not close the window for this object. Says it once.
+    pub(super) fn gap(&mut self, gap: Gap) -> Option<Gap> {
+        let new = !self.gaps.contains(&gap);
+        if new {
+            self.gaps.push(gap);
+        }
+        new.then_some(gap)
+    }
+
+    /// Whether leaving memory makes no difference but one question.
+    pub(super) const fn is_plain(&self) -> bool {
+        self.lost.is_none()
+    }
+
+    fn remember(&mut self, pin: &Pin) -> Option<Gap> {
+        let Pin::At(etag) = pin else { return None };
+        let print = etag.fingerprint();
+        if self.had.contains(&print) {
+            return self.gap(Gap::Repeats);
+        }
+        if self.had.len() >= REMEMBERED {
+            self.had.remove(0);
+        }
+        self.had.push(print);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(in crate::guard) fn at(text: &str) -> Pin {
+        Pin::At(ETag::strong(text.as_bytes()).unwrap())
+    }
+
+    const OLD: Token = Token::new(0, 33);
+    const NEW: Token = Token::new(0, 34);
+
+    #[test]
+    fn only_strong_validators_are_any() {
+        for text in ["\"a\"", "\"\"", "\"W/\"", "\"1-2\""] {
+            assert!(ETag::strong(text.as_bytes()).is_some(), "{text}");
+        }
+        let long = format!("\"{}\"", "a".repeat(LONGEST));
+        for text in [
+            "W/\"a\"",
+            "a",
+            "\"",
+            "",
+            "\"a\"b\"",
+            "\"a b\"",
+            "\"a\", \"b\"",
+            &long,
+        ] {
+            assert!(ETag::strong(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_one_holder_knew_the_next_one_asks_for() {
+        let mut slot = Slot::default();
+        slot.learned(at("\"a\""), OLD);
+        assert_eq!(slot.pin(OLD), &at("\"a\""));
+        assert_eq!(slot.pin(NEW), &Pin::Unknown);
+        slot.forget();
+        assert_eq!(slot.pin(OLD), &Pin::Unknown);
+    }
+
+    #[test]
+    fn a_validator_that_comes_back_is_noticed_once() {
+        let mut slot = Slot::default();
+        assert_eq!(slot.learned(at("\"a\""), OLD), None);
+        assert_eq!(
+            slot.learned(at("\"a\""), NEW),
+            None,
+            "looking changes nothing"
+        );
+        assert_eq!(slot.moved(at("\"b\""), NEW), None);
+        assert_eq!(slot.moved(at("\"a\""), NEW), Some(Gap::Repeats));
+        assert_eq!(slot.moved(at("\"b\""), NEW), None);
+        let mut slot = Slot::default();
+        slot.learned(at("\"a\""), OLD);
+        assert_eq!(
+            slot.moved(at("\"a\""), OLD),
+            Some(Gap::Repeats),
+            "the same content again"
+        );
+    }
+}

@@ -1,0 +1,370 @@
+//! One write's turn at its object: from the question for its state to what its answer says of it.
+//!
+//! Guarded writes of one object go one at a time: each names the state that the one before it left.
+
+use super::answer::{self, Does, Told, Verdict};
+use super::condition::{self, Condition, Whose};
+use super::honours::{Call, Honours, Known};
+use super::pin::{Gap, Lost, Pin, Slot};
+use super::question::{self, Question, Unlearnt};
+use super::table::{Cell, Guards};
+use crate::config::{Guard, Kind, Route};
+use crate::fence::Token;
+use crate::record::RouteMetrics;
+use crate::route::{Effect, Match};
+use crate::sign::Signer;
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::OwnedMutexGuard;
+
+/// What a write's turn begins with.
+pub struct Setting<'a> {
+    /// What it is.
+    pub found: &'a Match<'a>,
+    /// Its head, as it is to go out.
+    pub head: &'a Parts,
+    /// The token that it shows; NONE where it shows none.
+    pub token: Token,
+    /// How large its body is, where that is known.
+    pub length: Option<u64>,
+    /// Where its route counts.
+    pub counted: &'a Arc<RouteMetrics>,
+    /// What is known of the conditions that its upstream honours.
+    pub honours: &'a Honours,
+}
+
+/// Why a write cannot go out with a condition. Nothing of it may be forwarded then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unconditional {
+    /// The client's own condition and the gateway's exclude each other.
+    Clash(&'static str),
+    /// The route requires the guard, and the call does not have it.
+    Required(&'static str),
+    /// The route requires the guard, and it is not known yet whether the upstream honours it.
+    Untried,
+}
+
+/// A write's turn. What it leaves is believed from when it is dropped; dropped in the middle, nothing is.
+pub struct Turn {
+    slot: OwnedMutexGuard<Slot>,
+    guard: Guard,
+    required: bool,
+    exact: bool,
+    effect: Effect,
+    does: Does,
+    call: Call,
+    known: Known,
+    token: Token,
+    length: Option<u64>,
+    whose: Whose,
+    question: Question,
+    /// It may have reached the resource, and nothing says what became of it.
+    open: bool,
+    /// What came of a body that reports a result.
+    report: Vec<u8>,
+    route: Arc<str>,
+    counted: Arc<RouteMetrics>,
+}
+
+/// Too many wait for their turn already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowded;
+
+impl Guards {
+    /// Waits for a write's turn at its object. `None` where its route has no guard. Dropping the future leaves
+    /// the line.
+    ///
+    /// # Errors
+    /// [`Crowded`], where more wait than its route lets (`max_waiting`).
+    pub async fn turn(&self, setting: Setting<'_>) -> Result<Option<Turn>, Crowded> {
+        let Setting {
+            found,
+            head,
+            token,
+            length,
+            counted,
+            honours,
+        } = setting;
+        let route = found.route;
+        let Some(object) = found.object.as_deref() else {
+            return Ok(None);
+        };
+        let cell = self.cell(&name(route, object));
+        let mut slot = match Arc::clone(&cell.slot).try_lock_owned() {
+            Ok(slot) => slot,
+            Err(_) => in_line(&cell, route.max_waiting).await?,
+        };
+        if cell.changed.swap(false, Ordering::AcqRel) {
+            slot.forget();
+        }
+        let signer = self.signer_of(route);
+        let question = Question::about(head, route.upstream.kind == Kind::Http, signer.as_ref());
+        Ok(Some(Turn {
+            slot,
+            guard: route.guard,
+            required: route.guard_required,
+            exact: route.upstream.kind == Kind::S3,
+            effect: found.effect,
+            does: does(found),
+            call: call(found),
+            known: honours.known(),
+            token,
+            length,
+            whose: Whose::Nobodys,
+            question,
+            open: false,
+            report: Vec::new(),
+            route: Arc::clone(&route.name),
+            counted: Arc::clone(counted),
+        }))
+    }
+
+    /// Notes that a write changes an object beside its own: what is believed of that is forgotten.
+    pub fn changed(&self, route: &Route, object: &str) {
+        let cell = self.cell(&name(route, object));
+        cell.changed.store(true, Ordering::Release);
+    }
+
+    /// Who signs the question, where requests of this route are signed.
+    fn signer_of(&self, route: &Route) -> Option<Arc<Signer>> {
+        let upstream = &route.upstream;
+        (upstream.kind == Kind::S3).then(|| self.signer(&upstream.region))
+    }
+}
+
+/// Waits in line.
+async fn in_line(cell: &Arc<Cell>, most: usize) -> Result<OwnedMutexGuard<Slot>, Crowded> {
+    struct Place<'a>(&'a Cell);
+    impl Drop for Place<'_> {
+        fn drop(&mut self) {
+            self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+    let before = cell.waiting.fetch_add(1, Ordering::AcqRel);
+    let _place = Place(cell);
+    if before >= most {
+        return Err(Crowded);
+    }
+    Ok(Arc::clone(&cell.slot).lock_owned().await)
+}
+
+/// What an object is known by: its place in its upstream, under whatever name that has.
+fn name(route: &Route, object: &str) -> String {
+    format!("{}{object}", route.upstream.authority)
+}
+
+fn does(found: &Match<'_>) -> Does {
+    match found.effect {
+        Effect::Beside => Does::Nothing,
+        Effect::Removes => Does::Removes,
+        Effect::Replaces if found.answered_at_end => Does::Reports,
+        Effect::Replaces if matches!(found.method, Method::PUT | Method::PATCH) => Does::Puts,
+        Effect::Replaces | Effect::Unconditional => Does::Changes,
+    }
+}
+
+const fn call(found: &Match<'_>) -> Call {
+    match (found.effect, found.answered_at_end, &found.method) {
+        (Effect::Removes, ..) => Call::Delete,
+        (_, true, &Method::PUT) => Call::Copy,
+        (_, true, _) => Call::Complete,
+        _ => Call::Put,
+    }
+}
+
+impl Turn {
+    /// Whether the object's state has to be learned before the write goes out.
+    #[must_use]
+    pub fn must_learn(&self) -> bool {
+        let conditional = !matches!(self.effect, Effect::Beside | Effect::Unconditional);
+        self.knows_nothing() && conditional && !self.known.ignores(self.call)
+    }
+
+    /// Whether the object's state is wanted and not known.
+    #[must_use]
+    pub fn knows_nothing(&self) -> bool {
+        self.guard == Guard::Etag && *self.slot.pin(self.token) == Pin::Unknown
+    }
+
+    /// The question for the object's state.
+    ///
+    /// # Errors
+    /// [`Unlearnt::Credentials`]
+    pub async fn question(&self) -> Result<Parts, Unlearnt> {
+        self.counted.guard_questions.inc();
+        self.question.request().await
+    }
+
+    /// Takes the answer to it.
+    ///
+    /// # Errors
+    /// [`Unlearnt`]: then nothing may be forwarded.
+    pub fn learn(&mut self, status: StatusCode, headers: &HeaderMap) -> Result<(), Unlearnt> {
+        let Some(pin) = question::state(status, headers)? else {
+            if self.required {
+                return Err(Unlearnt::Weak);
+            }
+            self.slot.forget();
+            self.tell(Gap::Weak);
+            return Ok(());
+        };
+        let gap = self.slot.learned(pin, self.token);
+        self.say(gap);
+        Ok(())
+    }
+
+    /// Puts the condition on the write. Where there can be none, the write is drained, unless its route requires
+    /// the guard.
+    ///
+    /// # Errors
+    /// [`Unconditional`]
+    pub fn condition(&mut self, headers: &mut HeaderMap) -> Result<(), Unconditional> {
+        let created_only = self.guard == Guard::CreateOnly;
+        let ours = match (self.effect, self.guard, self.slot.pin(self.token)) {
+            (Effect::Beside, ..) => return Ok(()),
+            (Effect::Unconditional, ..) => return self.without(Gap::Unconditional),
+            (_, Guard::CreateOnly, _) => Condition::Create,
+            _ if self.known.ignores(self.call) => return self.without(Gap::Ignored),
+            // An object store has no way to say it of what is to be taken away.
+            (Effect::Removes, _, Pin::Absent) if self.exact => return self.without(Gap::Removed),
+            (_, _, Pin::Absent) => Condition::Create,
+            (_, _, Pin::At(etag)) => Condition::Match(etag.clone()),
+            (_, _, Pin::Unknown) => return Ok(()), // it has no strong validator, and that was told
+        };
+        match self.known.of(self.call, &ours) {
+            Some(false) => return self.without(Gap::Ignored),
+            None if self.required => return Err(Unconditional::Untried),
+            None | Some(true) => {}
+        }
+        let put = condition::put(&ours, headers, created_only);
+        let whose = put.map_err(|clash| Unconditional::Clash(clash.0))?;
+        // That an object is there already may be its own holder's doing: its client is told by the resource.
+        self.whose = if created_only {
+            Whose::Clients { pinned: false }
+        } else {
+            whose
+        };
+        Ok(())
+    }
+
+    fn without(&mut self, gap: Gap) -> Result<(), Unconditional> {
+        if self.required {
+            return Err(Unconditional::Required(gap.word()));
+        }
+        self.tell(gap);
+        Ok(())
+    }
+
+    /// From here on the write may reach the resource.
+    pub const fn begin(&mut self) {
+        self.open = true;
+    }
+
+    /// No byte of it has.
+    pub const fn unsent(&mut self) {
+        self.open = false;
+    }
+
+    /// Takes the head of its final answer, and says what its client is to be told.
+    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) -> Told {
+        let verdict = answer::of_head(self.does, self.whose, status, headers);
+        let told = verdict.told;
+        self.open = false;
+        self.take(verdict);
+        if status.is_success() && self.effect == Effect::Removes {
+            self.tell(Gap::Removed);
+        }
+        if status.is_server_error() || status == StatusCode::ACCEPTED {
+            self.lose();
+        }
+        told
+    }
+
+    /// Takes a part of an answer's body.
+    pub fn hears(&mut self, part: &[u8]) {
+        let room = answer::REPORT.saturating_sub(self.report.len());
+        if self.does == Does::Reports && part.len() <= room {
+            self.report.extend_from_slice(part);
+        }
+    }
+
+    /// The answer has ended.
+    pub fn ended(&mut self) {
+        if self.does == Does::Reports && !self.report.is_empty() {
+            let report = std::mem::take(&mut self.report);
+            let verdict = answer::of_report(self.whose, &report);
+            self.take(verdict);
+        }
+    }
+
+    /// Whether a write of this holder, whose outcome is unknown, may be why a condition did not hold.
+    #[must_use]
+    pub fn may_have_written(&self) -> bool {
+        self.slot.lost.is_some_and(|lost| lost.token == self.token)
+    }
+
+    /// Whether the object is what that write was to leave, as far as its size tells: the answer to
+    /// [`Turn::question`] says.
+    #[must_use]
+    pub fn has_written(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        let lost = self.slot.lost.filter(|lost| lost.token == self.token);
+        status == StatusCode::OK
+            && lost.is_some_and(|lost| {
+                question::length(headers) == Some(lost.length) && self.length == Some(lost.length)
+            })
+    }
+
+    /// Counts that somebody wrote past the gateway.
+    pub fn past(&self) {
+        self.counted.guard_conflicts.inc();
+        tracing::warn!(route = %self.route, "an object was written past the gateway: a condition that it had to meet does not hold");
+    }
+
+    fn take(&mut self, verdict: Verdict) {
+        // Where it may have been this holder, whoever owns the turn finds out, and says so.
+        if verdict.past && !self.may_have_written() {
+            self.past();
+        }
+        match verdict.pin {
+            None => {}
+            Some(Pin::Unknown) => self.slot.forget(),
+            Some(pin) => {
+                let gap = self.slot.moved(pin, self.token);
+                self.say(gap);
+            }
+        }
+    }
+
+    /// Remembers the write, whose outcome is unknown.
+    fn lose(&mut self) {
+        self.slot.forget();
+        if let Some(length) = self.length.filter(|_| self.does == Does::Puts) {
+            let token = self.token;
+            self.slot.lost = Some(Lost { token, length });
+        }
+    }
+
+    fn tell(&mut self, gap: Gap) {
+        let gap = self.slot.gap(gap);
+        self.say(gap);
+    }
+
+    fn say(&self, gap: Option<Gap>) {
+        if let Some(gap) = gap {
+            self.counted.guard_gaps.inc();
+            tracing::warn!(route = %self.route, why = gap.word(), "the guard does not close the window for an object: it is drained, not guarded");
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.open {
+            self.lose();
+        } else if self.effect == Effect::Unconditional {
+            self.slot.forget();
+        }
+    }
+}

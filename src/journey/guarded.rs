@@ -1,0 +1,178 @@
+//! The condition that a write carries for the resource itself: its turn at the object, what it has to learn first,
+//! and what it is kept for.
+
+use super::Journey;
+use super::claims::Claims;
+use super::permit::Permit;
+use crate::admit::{Outcome, Pass};
+use crate::clock;
+use crate::fence::Token;
+use crate::forward::{Guarded, Kept, Outgoing, Place};
+use crate::guard::{Setting, Turn, Unlearnt};
+use crate::refusal::{Refusal, Why};
+use crate::route::{Class, Effect, Match};
+use bytes::Bytes;
+use http::HeaderValue;
+use std::future::poll_fn;
+
+const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
+
+/// What is to be sent: the right to, the condition that it goes out with, and the place of its body among those
+/// that are held.
+pub(super) type Ready<'a> = (Permit, Option<Guarded>, Option<Place<'a>>);
+
+/// A pass of which nothing has gone out yet: dropped, nothing has.
+struct Unbegun(Option<Pass>);
+
+impl Unbegun {
+    fn into_pass(mut self) -> Option<Pass> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unbegun {
+    fn drop(&mut self) {
+        if let Some(pass) = self.0.take() {
+            pass.finish(Outcome::Unsent);
+        }
+    }
+}
+
+impl Journey {
+    /// Gives a write the condition of its route's guard. Where the gateway has to ask for the object's state, it
+    /// does so first; a read that raises learns it, so that the write after it names what was read.
+    ///
+    /// # Errors
+    /// Why it does not go out. Nothing of it has then.
+    pub(super) async fn guard<'a>(
+        &'a self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        permit: Permit,
+        request: &mut Outgoing,
+    ) -> Result<Ready<'a>, Refusal> {
+        for other in &found.others {
+            self.shared.guards.changed(found.route, other);
+        }
+        if found.object.is_none() {
+            return Ok((permit, None, None));
+        }
+        let told = |why| claims.refusal(why);
+        match permit {
+            Permit::Write(_) if found.effect == Effect::Beside => Ok((permit, None, None)),
+            Permit::Write(pass) => {
+                // Rare: kept out of the others' future.
+                let prepared = Box::pin(self.prepared(found, claims, pass, request)).await;
+                let (pass, guarded, place) = prepared.map_err(told)?;
+                Ok((Permit::Write(pass), guarded, place))
+            }
+            Permit::Exempt(_)
+                if found.class == Class::Read && found.keys.is_some() && claims.own.is_some() =>
+            {
+                Box::pin(self.looked_at(found, claims, request))
+                    .await
+                    .map_err(told)?;
+                Ok((permit, None, None))
+            }
+            Permit::Exempt(_) => Ok((permit, None, None)),
+        }
+    }
+
+    async fn prepared<'a>(
+        &'a self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        pass: Pass,
+        request: &mut Outgoing,
+    ) -> Result<(Pass, Option<Guarded>, Option<Place<'a>>), Why> {
+        let unbegun = Unbegun(Some(pass));
+        let wait = clock::now().after(found.route.drain_timeout);
+        let work = self.turn_taken(found, claims, request);
+        let cut = poll_fn(|cx| match &unbegun.0 {
+            Some(pass) => pass.poll_cut(cx),
+            None => std::task::Poll::Pending,
+        });
+        let (turn, kept, place) = tokio::select! {
+            biased;
+            () = cut => return Err(Why::Superseded { sent: false }),
+            taken = work => taken?,
+            () = clock::sleep_until(wait) => return Err(Why::Busy),
+        };
+        let pass = unbegun.into_pass().ok_or(Why::Busy)?;
+        // It had to wait: a write does not start after the seal (I3).
+        if !pass.is_current() {
+            pass.finish(Outcome::Unsent);
+            return Err(Why::Superseded { sent: false });
+        }
+        Ok((pass, turn.map(|turn| Guarded { turn, kept }), place))
+    }
+
+    async fn turn_taken<'a>(
+        &'a self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        request: &mut Outgoing,
+    ) -> Result<(Option<Turn>, Option<Kept>, Option<Place<'a>>), Why> {
+        let most = found.route.guard_retry.unwrap_or(0);
+        let keeps = request.length().is_some_and(|length| length <= most as u64) && most > 0;
+        let (body, place) = if keeps {
+            let (body, place) = self.upstreams.gather(request, most).await?;
+            (body, Some(place))
+        } else {
+            (Bytes::new(), None)
+        };
+        let kept = keeps.then(|| Kept {
+            head: request.head.clone(),
+            body,
+        });
+        let mut turn = self.turn(found, claims, request).await?;
+        if let Some(turn) = &mut turn {
+            if turn.must_learn() {
+                self.learn(found, turn).await?;
+            }
+            turn.condition(&mut request.head.headers)?;
+        }
+        Ok((turn, kept, place))
+    }
+
+    async fn turn(
+        &self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        request: &Outgoing,
+    ) -> Result<Option<Turn>, Why> {
+        let decoded = request.head.headers.get(DECODED_LENGTH);
+        let decoded = decoded.map(HeaderValue::to_str).and_then(Result::ok);
+        let setting = Setting {
+            found,
+            head: &request.head,
+            token: claims.own.unwrap_or(Token::NONE),
+            length: decoded.map_or_else(|| request.length(), |text| text.parse().ok()),
+            counted: &self.shared.counted[found.route.index],
+            honours: &self.shared.honours[found.route.upstream.index],
+        };
+        let turn = self.shared.guards.turn(setting).await;
+        turn.map_err(|_| Why::Busy)
+    }
+
+    async fn looked_at(
+        &self,
+        found: &Match<'_>,
+        claims: &Claims<'_>,
+        request: &Outgoing,
+    ) -> Result<(), Why> {
+        match self.turn(found, claims, request).await? {
+            Some(mut turn) if turn.knows_nothing() => self.learn(found, &mut turn).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn learn(&self, found: &Match<'_>, turn: &mut Turn) -> Result<(), Why> {
+        let question = turn.question().await?;
+        let asked = self
+            .upstreams
+            .ask(found.route.upstream.index, question, Bytes::new());
+        let answer = asked.await.map_err(|_| Unlearnt::Silent)?;
+        Ok(turn.learn(answer.status(), answer.headers())?)
+    }
+}
