@@ -1,77 +1,15 @@
-//! Real clients of object stores before the gateway, and a store behind it: boto3, rclone and moto.
+//! Real clients of object stores before the gateway, and a store behind it: boto3 and rclone; moto and MinIO.
 //!
-//! `tools/moto.sh` installs the Python ones, the first time from the network; `tools/need.sh test` the other.
+//! `tools/moto.sh` installs the Python ones, the first time from the network, `tools/minio.sh` builds the last,
+//! and `tools/need.sh test` installs what they need and rclone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
-use support::{Client, Config, Gateway, free_port};
-
-/// Seconds after which the client has failed.
-const PATIENCE: &str = "180";
-
-fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-/// A Python that has both.
-fn python() -> impl Fn(&[&str]) -> Command {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
-    let script = Command::new(path("tools/moto.sh")).arg(&folder).output();
-    let script = script.unwrap();
-    assert!(
-        script.status.success(),
-        "cannot install moto\n{}",
-        String::from_utf8_lossy(&script.stderr)
-    );
-    let python = String::from_utf8(script.stdout).unwrap().trim().to_owned();
-    move |args| {
-        let mut command = Command::new("timeout");
-        command.args([PATIENCE, &python, "-B"]).args(args);
-        command.env("PYTHONPATH", &folder).env("NO_PROXY", "*");
-        command
-    }
-}
-
-/// A store, ended when dropped.
-struct Store {
-    port: u16,
-    child: Child,
-}
-
-impl Store {
-    fn start(python: &impl Fn(&[&str]) -> Command) -> Self {
-        let port = free_port();
-        let child = python(&["-m", "moto.server", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // It takes its time to begin.
-        let serves = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-        let begins = (0..600).any(|_| {
-            thread::sleep(Duration::from_millis(100));
-            serves()
-        });
-        assert!(begins, "the store did not begin within a minute");
-        Self { port, child }
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // `timeout` passes the signal on.
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let _ = self.child.wait();
-    }
-}
+use std::process::Command;
+use support::stores::{KEY, PATIENCE, SECRET, Store, path, python};
+use support::{Client, Config, Gateway};
 
 /// A gateway before that store, whose objects are all fenced.
 fn before(store: &Store) -> Gateway {
@@ -99,8 +37,7 @@ fn refused(gateway: &Gateway) -> u64 {
 /// Its tokens are given by an option that adds a header to all that it sends.
 #[test]
 fn rclone_writes_with_its_token_and_a_zombie_is_told_once() {
-    let python = python();
-    let store = Store::start(&python);
+    let store = Store::moto();
     let gateway = before(&store);
     let folder = tempfile::tempdir().unwrap();
     let rclone = |token: u64, args: &[&str]| {
@@ -166,24 +103,57 @@ fn rclone_writes_with_its_token_and_a_zombie_is_told_once() {
     done(6, &["deletefile", target]);
 }
 
-#[test]
-fn boto3_writes_with_its_token_and_a_zombie_is_told_once() {
-    let python = python();
-    let store = Store::start(&python);
-    let gateway = before(&store);
-    let script = path("tests/interop/s3.py");
-    let client = python(&[
-        script.to_str().unwrap(),
-        &url(gateway.port),
-        &url(store.port),
-    ])
-    .output()
-    .unwrap();
+/// Runs a script of boto3's before the gateway.
+fn runs(script: &str, gateway: &Gateway, store: &Store) {
+    let script = path(script);
+    let args = [script.to_str().unwrap(), &url(gateway.port), &store.url()];
+    let client = python(&args).output().unwrap();
     assert!(
         client.status.success(),
-        "{}{}\nthe gateway said: {}",
+        "{}: {}{}\nthe gateway said: {}",
+        store.name,
         String::from_utf8_lossy(&client.stdout),
         String::from_utf8_lossy(&client.stderr),
         gateway.log()
     );
+}
+
+#[test]
+fn boto3_writes_with_its_token_and_a_zombie_is_told_once() {
+    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
+        runs("tests/interop/s3.py", &before(&store), &store);
+    }
+}
+
+/// What the metrics say of a route's strength.
+fn strength(gateway: &Gateway) -> String {
+    let page = Client::connect(gateway.admin_port).request("GET", "/metrics", &[], b"");
+    let page = String::from_utf8(page.body).unwrap();
+    let mut lines = page.lines();
+    let line =
+        lines.find(|line| line.starts_with("fencegate_route_strength") && line.ends_with(" 1"));
+    line.unwrap().to_owned()
+}
+
+/// The probe needs a bucket that is there.
+#[test]
+fn boto3_writes_through_a_guard() {
+    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
+        store.open_bucket("bucket");
+        let config = Config::new(store.port)
+            .upstream("kind", "\"s3\"")
+            .upstream("probe", "\"/bucket/probe\"")
+            .route("host", "\"127.0.0.1\"")
+            .route("path", "\"/{bucket}/{*key}\"")
+            .route("resource", "\"{bucket}/{key}\"")
+            .route("guard", "\"etag\"")
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let gateway = Gateway::start(config);
+        let guarded = strength(&gateway).contains("strength=\"guarded\"");
+        assert!(guarded || store.name == "moto", "{}", gateway.log());
+        if guarded {
+            runs("tests/interop/guards.py", &gateway, &store);
+        }
+    }
 }

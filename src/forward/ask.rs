@@ -3,25 +3,36 @@
 use super::Outgoing;
 use super::download::Download;
 use super::exchange;
-use super::failure::Failed;
+use super::failure::{Failed, Failure};
 use super::pool::Pool;
 use super::unread::Came;
 use super::upload::Upload;
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Method, Response};
 use http_body_util::{BodyExt, Limited};
 use std::rc::Rc;
 
 /// How much of an answer is read.
 const ANSWER: usize = 64 << 10;
 
-/// Asks, and reads the answer. Dropping the future closes the connection.
+/// Asks, and reads the answer. A HEAD on a connection that breaks off is sent again, once: it changes nothing.
+/// Dropping the future closes the connection.
 pub(super) async fn ask(
     pool: &Rc<Pool>,
     head: Parts,
     body: Bytes,
 ) -> Result<Response<Bytes>, Failed> {
+    let again = (head.method == Method::HEAD).then(|| head.clone());
+    match (once(pool, head, body).await, again) {
+        (Err(failed), Some(again)) if matches!(failed.why, Failure::Broken) => {
+            once(pool, again, Bytes::new()).await
+        }
+        (answered, _) => answered,
+    }
+}
+
+async fn once(pool: &Rc<Pool>, head: Parts, body: Bytes) -> Result<Response<Bytes>, Failed> {
     let body = if body.is_empty() {
         Upload::none()
     } else {

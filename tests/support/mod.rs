@@ -22,7 +22,9 @@ pub mod client;
 pub mod h2;
 pub mod h2_upstream;
 pub mod hashing;
+pub mod holding;
 pub mod resource;
+pub mod stores;
 pub mod upstream;
 
 pub use client::{Client, Response};
@@ -32,6 +34,7 @@ pub use client::{Client, Response};
 pub struct Config {
     sections: BTreeMap<&'static str, BTreeMap<String, String>>,
     more: String,
+    env: Vec<(&'static str, String)>,
 }
 
 impl Config {
@@ -41,6 +44,12 @@ impl Config {
         let mut config = Self {
             sections: BTreeMap::new(),
             more: String::new(),
+            // Of no use but where an object store is asked by the gateway itself.
+            env: vec![
+                ("AWS_ACCESS_KEY_ID", "key".into()),
+                ("AWS_SECRET_ACCESS_KEY", "secret".into()),
+                ("AWS_EC2_METADATA_DISABLED", "true".into()),
+            ],
         };
         for (section, key, value) in [
             ("[server]", "reload_on_change", "false"),
@@ -95,6 +104,12 @@ impl Config {
         self
     }
 
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: &'static str, value: &str) -> Self {
+        self.env.push((name, value.to_owned()));
+        self
+    }
+
     fn set(&mut self, section: &'static str, key: &str, value: &str) {
         self.sections
             .entry(section)
@@ -122,6 +137,7 @@ pub struct Gateway {
     pub admin_port: u16,
     folder: TempDir,
     child: Child,
+    env: Vec<(&'static str, String)>,
 }
 
 impl Gateway {
@@ -149,12 +165,14 @@ impl Gateway {
             String::from_utf8_lossy(&init.stdout),
             String::from_utf8_lossy(&init.stderr)
         );
-        let child = serve(folder.path(), log(folder.path()));
+        let env = config.env;
+        let child = serve(folder.path(), log(folder.path()), &env);
         let mut gateway = Self {
             port,
             admin_port,
             folder,
             child,
+            env,
         };
         gateway.wait_ready();
         gateway
@@ -218,7 +236,7 @@ impl Gateway {
     #[track_caller]
     pub fn start_again_without_log(&mut self) {
         let (_, log) = std::io::pipe().unwrap();
-        self.child = serve(self.folder.path(), log.into());
+        self.child = serve(self.folder.path(), log.into(), &self.env);
         self.wait_ready();
     }
 
@@ -231,7 +249,7 @@ impl Gateway {
 
     /// As [`Gateway::start_again`], without waiting until it is ready.
     pub fn begin_again(&mut self) {
-        self.child = serve(self.folder.path(), log(self.folder.path()));
+        self.child = serve(self.folder.path(), log(self.folder.path()), &self.env);
     }
 
     /// As [`Gateway::begin_again`], with these variables and this standard input. The process is a shell
@@ -239,6 +257,7 @@ impl Gateway {
     pub fn begin_again_by(&mut self, first: &str, env: &[(&str, &str)], stdin: Stdio) {
         let folder = self.folder.path();
         let mut shell = shell(folder, log(folder), first);
+        shell.envs(self.env.iter().map(|(name, value)| (name, value)));
         let child = shell.envs(env.iter().copied()).stdin(stdin).spawn();
         self.child = child.unwrap();
     }
@@ -342,8 +361,9 @@ fn command(folder: &Path, name: &str) -> Command {
 
 /// It inherits SIGXFSZ ignored, so that a write over a file size limit fails as one on a full disk
 /// does.
-fn serve(folder: &Path, log: Stdio) -> Child {
+fn serve(folder: &Path, log: Stdio, env: &[(&'static str, String)]) -> Child {
     let mut shell = shell(folder, log, "trap '' XFSZ");
+    shell.envs(env.iter().map(|(name, value)| (name, value)));
     shell.spawn().unwrap()
 }
 
@@ -359,14 +379,6 @@ fn shell(folder: &Path, log: Stdio, first: &str) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    // Of no use but where an object store is asked by the gateway itself.
-    for (name, value) in [
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_EC2_METADATA_DISABLED", "true"),
-    ] {
-        command.env(name, value);
-    }
     command
 }
 

@@ -212,11 +212,13 @@ impl State {
 fn serve(shared: &Shared, stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    while let Some((came, body)) = read(&mut reader) {
+    let mut closes = false;
+    while !closes && let Some((came, body)) = read(&mut reader) {
         let (tag, method) = (came.tag.clone(), came.method.clone());
         let at = {
             let mut state = shared.state.lock();
             let at = state.came.len();
+            closes = came.header("connection") == Some("close");
             state.came.push(came);
             shared.changed.notify_all();
             let writes = !matches!(method.as_str(), "GET" | "HEAD");
@@ -236,6 +238,9 @@ fn serve(shared: &Shared, stream: TcpStream) {
         let mut head = format!("HTTP/1.1 {status} X\r\n");
         for (name, value) in headers {
             let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if closes {
+            head.push_str("Connection: close\r\n");
         }
         let length = body.len();
         let _ = write!(head, "Content-Length: {length}\r\n\r\n");

@@ -63,6 +63,10 @@ fn the_sample_loads_and_every_key_in_it() {
         if key.starts_with("# tls = { ca") {
             with = with.replace("http://", "https://"); // what it is for
         }
+        if key.starts_with("# guard_") {
+            with = with.replace("# guard = ", "guard = "); // what it is for
+            with = with.replace("# conditions = ", "conditions = ");
+        }
         if key.starts_with("# allow") {
             with = with.replace("# tls = { cert", "tls = { cert"); // or nobody shows a name
         }
@@ -216,9 +220,10 @@ fn wrong_values_say_what_to_write() {
         ("token = { header = \"a b\" }", "no header name"),
         ("reads = [\"POST\"]\nwrites = [\"POST\"]", "once"),
         ("replay = true", "not supported in this version"),
-        ("guard = \"etag\"", "not supported"),
+        ("guard = \"tag\"", "etag"),
         ("issuer = \"x\"", "not supported"),
-        ("guard_required = true", "not supported"),
+        ("guard_required = true", "is for a route with a guard"),
+        ("guard_retry = \"1KiB\"", "is for a route with a guard"),
     ] {
         let found = fault_of(line);
         assert!(found.contains(part), "{line}: {found}");
@@ -736,4 +741,105 @@ fn two_routes_with_one_resource_of_which_one_asks_are_warned_of() {
     let other = asks.replace("files/{key}", "others/{key}");
     let apart = route("asks", "/others/{*key}", &other);
     assert!(!warnings(&format!("{HEAD}{apart}{ROUTE}")).contains("only asks"));
+}
+
+/// A configuration with these routes before an upstream that says this of conditions.
+fn guarded(of_upstream: &str, routes: &[String]) -> String {
+    let head = HEAD.replace("settle = ", &format!("{of_upstream}\nsettle = "));
+    assert!(head.contains(of_upstream));
+    format!("{head}{}", routes.concat())
+}
+
+const TRUSTED: &str = "conditions = \"trusted\"";
+const ETAG: &str = "resource = \"files/{key}\"\nguard = \"etag\"";
+
+#[test]
+fn a_guard_is_as_strong_as_what_its_upstream_and_the_routes_beside_it_let() {
+    let own = || route("own", "/files/{*key}", ETAG);
+    let strength = |text: &str| {
+        let loaded = loaded(text);
+        let route = &loaded.settings.routes[loaded.settings.routes.len() - 1];
+        (route.strength(true), lines(&loaded.warnings))
+    };
+    let (strong, said) = strength(&guarded(TRUSTED, &[own()]));
+    assert_eq!((strong, said.as_str()), (Strength::Guarded, ""));
+    let (_, said) = strength(&guarded("", &[own()]));
+    assert!(said.contains("is not known to be honoured"), "{said}");
+    let many = route(
+        "own",
+        "/files/{*key}",
+        "resource = \"files\"\nguard = \"etag\"",
+    );
+    let (weak, said) = strength(&guarded(TRUSTED, &[many]));
+    assert!(
+        weak == Strength::Drained && said.contains("stands for many objects"),
+        "{said}"
+    );
+    let plain = "resource = \"files/{key}\"\nmethods = [\"DELETE\"]";
+    let before = route("prune", "/files/{*key}", plain);
+    let (weak, said) = strength(&guarded(TRUSTED, &[before, own()]));
+    assert!(
+        weak == Strength::Drained && said.contains("route prune"),
+        "{said}"
+    );
+    let reads = route(
+        "reads",
+        "/files/{*key}",
+        "resource = \"files/{key}\"\nmethods = [\"GET\"]",
+    );
+    let elsewhere = route("logs", "/logs/{*key}", "resource = \"logs/{key}\"");
+    let (strong, said) = strength(&guarded(TRUSTED, &[reads, elsewhere, own()]));
+    assert_eq!((strong, said.as_str()), (Strength::Guarded, ""));
+    // What it leaves to others by its methods.
+    let puts = route(
+        "own",
+        "/files/{*key}",
+        &format!("{ETAG}\nmethods = [\"PUT\"]"),
+    );
+    let rest = route("rest", "/files/{*key}", "resource = \"files/{key}\"");
+    let loaded = loaded(&guarded(TRUSTED, &[puts, rest]));
+    assert_eq!(
+        loaded.settings.routes[0].guard_hole.as_deref(),
+        Some("rest")
+    );
+}
+
+#[test]
+fn a_guard_that_is_required_and_cannot_be_had_is_a_fault() {
+    let required = |resource: &str| {
+        let keys = format!("resource = \"{resource}\"\nguard = \"etag\"\nguard_required = true");
+        route("own", "/files/{*key}", &keys)
+    };
+    loaded(&guarded(TRUSTED, &[required("files/{key}")]));
+    loaded(&guarded(
+        "probe = \"/files/probe\"",
+        &[required("files/{key}")],
+    ));
+    for (upstream, resource) in [("", "files/{key}"), (TRUSTED, "files")] {
+        let found = faults(&guarded(upstream, &[required(resource)]));
+        assert_eq!(found[0].key, "routes.own.guard_required", "{found:?}");
+    }
+    let retry = route(
+        "own",
+        "/files/{*key}",
+        "resource = \"files/{key}\"\nguard = \"create-only\"\nguard_retry = \"1KiB\"",
+    );
+    assert_eq!(
+        faults(&guarded(TRUSTED, &[retry]))[0].key,
+        "routes.own.guard_retry"
+    );
+}
+
+#[test]
+fn a_probe_has_a_path_beyond_doubt() {
+    let with = |keys: &str| guarded(keys, &[route("own", "/files/{*key}", ETAG)]);
+    loaded(&with("probe = \"/files/a-b_c.d/probe\""));
+    for path in ["files", "/", "//a", "/a/../b", "/a b", "/a%2Fb", "/a/.b"] {
+        let found = faults(&with(&format!("probe = \"{path}\"")));
+        assert!(found[0].key.ends_with("probe"), "{path}: {found:?}");
+    }
+    let both = faults(&with(&format!("probe = \"/files/p\"\n{TRUSTED}")));
+    assert!(both[0].what.contains("exclude each other"), "{both:?}");
+    // A bucket alone is no object.
+    assert!(!faults(&with("kind = \"s3\"\nprobe = \"/bucket\"")).is_empty());
 }
