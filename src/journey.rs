@@ -212,6 +212,7 @@ impl Journey {
         let mut response = self
             .send(&found, permit, guarded, request, &claims, tally)
             .await?; // 7 the only way out
+        self.changed(&found);
         drop((place, kept_in));
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);

@@ -125,35 +125,25 @@ fn boto3_writes_with_its_token_and_a_zombie_is_told_once() {
     }
 }
 
-/// What the metrics say of a route's strength.
-fn strength(gateway: &Gateway) -> String {
-    let page = Client::connect(gateway.admin_port).request("GET", "/metrics", &[], b"");
-    let page = String::from_utf8(page.body).unwrap();
-    let mut lines = page.lines();
-    let line =
-        lines.find(|line| line.starts_with("fencegate_route_strength") && line.ends_with(" 1"));
-    line.unwrap().to_owned()
-}
-
 /// The probe needs a bucket that is there.
 #[test]
 fn boto3_writes_through_a_guard() {
-    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
-        store.open_bucket("bucket");
-        let config = Config::new(store.port)
-            .upstream("kind", "\"s3\"")
-            .upstream("probe", "\"/bucket/probe\"")
-            .route("host", "\"127.0.0.1\"")
-            .route("path", "\"/{bucket}/{*key}\"")
-            .route("resource", "\"{bucket}/{key}\"")
-            .route("guard", "\"etag\"")
-            .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET);
-        let gateway = Gateway::start(config);
-        let guarded = strength(&gateway).contains("strength=\"guarded\"");
-        assert!(guarded || store.name == "moto", "{}", gateway.log());
-        if guarded {
-            runs("tests/interop/guards.py", &gateway, &store);
-        }
-    }
+    let Some(store) = Store::minio() else {
+        return; // moto ignores conditions; rules/guard.rs has the rest
+    };
+    store.open_bucket("bucket");
+    let config = Config::new(store.port)
+        .upstream("kind", "\"s3\"")
+        .upstream("probe", "\"/bucket/probe\"")
+        .route("host", "\"127.0.0.1\"")
+        .route("path", "\"/{bucket}/{*key}\"")
+        .route("resource", "\"{bucket}/{key}\"")
+        .route("guard", "\"etag\"")
+        .env("AWS_ACCESS_KEY_ID", KEY)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET);
+    let gateway = Gateway::start(config);
+    // What the page of guards says of it.
+    let found = "strength=\"drained\" ignored=\"CopyObject, DELETE\"";
+    assert!(gateway.log().contains(found), "{}", gateway.log());
+    runs("tests/interop/guards.py", &gateway, &store);
 }

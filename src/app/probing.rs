@@ -3,9 +3,9 @@
 
 use super::{Error, plan};
 use crate::clock;
-use crate::config::{Conditions, Kind, Route, Settings, Strength, Upstream};
+use crate::config::{Conditions, Route, Settings, Strength, Upstream};
 use crate::forward::Upstreams;
-use crate::guard::{Guards, Known, Probe, Untried};
+use crate::guard::{Guards, Known, Untried};
 use crate::journey::{Plan, Shared};
 use crate::record::Metrics;
 use crate::tls::client::Tls;
@@ -17,8 +17,9 @@ use tokio::sync::watch;
 /// How long one upstream may take for all that it is asked.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long an upstream that did not answer is left alone.
+/// How long an upstream that did not answer is left alone, at first and at most.
 const PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// What came of asking one upstream.
 pub struct Tried {
@@ -49,19 +50,12 @@ pub async fn probe(
     let pools = Upstreams::new(&settings.upstreams, tls, 1, &seconds, &reach);
     let mut tried = Vec::new();
     for (upstream, base, host) in due {
-        let signer = (upstream.kind == Kind::S3).then(|| guards.signer(&upstream.region));
-        let probe = Probe::new(upstream, base, host, signer);
+        let probe = guards.probe(upstream, base, host);
         let ask = async |head, body| {
             let answer = pools.ask(upstream.index, head, body).await;
             answer.map_err(|failed| failed.why)
         };
-        let ran = tokio::time::timeout(PATIENCE, probe.run(ask)).await;
-        let known = ran.unwrap_or_else(|_| {
-            Err(Untried::Silent {
-                what: "the probe".into(),
-                why: format!("not within {}", humantime::format_duration(PATIENCE)),
-            })
-        });
+        let known = probe.run(PATIENCE, ask).await;
         if let Ok(known) = known {
             guards.honours(upstream).learn(known);
         }
@@ -85,7 +79,7 @@ fn due<'a>(
     let mut routes = settings.routes.iter();
     let route =
         routes.find(|route| route.upstream.index == upstream.index && route.is_guarded())?;
-    if guards.honours(upstream).known() != Known::default() {
+    if guards.honours(upstream).known().is_any() {
         return None;
     }
     let own = upstream.authority.as_str();
@@ -134,7 +128,7 @@ pub fn required(settings: &Settings, guards: &Guards, tried: &[Tried]) -> Result
     for route in settings.routes.iter().filter(|route| route.guard_required) {
         let upstream = &route.upstream;
         let known = guards.honours(upstream).known();
-        if !route.is_guarded() || known.closes(route.guard, upstream.kind) {
+        if !route.is_guarded() || known.closes(route.guard, upstream.kind, true) {
             continue;
         }
         let failed = tried.iter().find(|tried| tried.upstream == upstream.index);
@@ -157,7 +151,7 @@ pub fn required(settings: &Settings, guards: &Guards, tried: &[Tried]) -> Result
 /// How strong a route's promise is, by what is known of its upstream.
 #[must_use]
 pub fn strength(route: &Route, known: Known) -> Strength {
-    route.strength(known.closes(route.guard, route.upstream.kind))
+    route.strength(known.closes(route.guard, route.upstream.kind, route.guard_required))
 }
 
 /// Tells the metrics how strong each route's promise is.
@@ -178,14 +172,15 @@ fn guarded<'a>(
 
 /// Tries again, as long as it runs, what did not answer, and what comes with another configuration.
 pub(super) async fn again(mut live: watch::Receiver<Plan>) {
-    let mut tick = clock::ticks(PAUSE);
+    let mut pause = PAUSE;
     loop {
         tokio::select! {
-            _ = tick.tick() => {}
+            () = clock::sleep_until(clock::now().after(pause)) => pause = (pause * 2).min(LONGEST_PAUSE),
             changed = live.changed() => {
                 if changed.is_err() {
                     return;
                 }
+                pause = PAUSE;
             }
         }
         // Not the plan: what comes after it would wait for its policies.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
+use std::future::poll_fn;
 use std::rc::Rc;
 
 /// A write's turn at its object, and what it can be sent again from.
@@ -58,7 +59,7 @@ pub(super) async fn send(
         if holds {
             return Ok((response, link, told));
         }
-        let mine = turn.may_have_written() && has_written(pool, turn).await;
+        let mine = turn.may_have_written() && has_written(pool, pass, turn).await;
         if !mine && told == Told::Refused {
             return Ok((response, link, told));
         }
@@ -71,7 +72,8 @@ pub(super) async fn send(
         let Some(kept) = kept.take() else {
             return Err(Stopped::unsent(Failure::Conflict));
         };
-        request = again(pool, turn, kept).await.map_err(Stopped::unsent)?;
+        let next = again(pool, pass, turn, kept).await;
+        request = next.map_err(Stopped::unsent)?;
         if !pass.is_current() {
             return Err(Stopped::unsent(Failure::Superseded));
         }
@@ -81,9 +83,14 @@ pub(super) async fn send(
 }
 
 /// The request anew, for the state in which the object is now.
-async fn again(pool: &Rc<Pool>, turn: &mut Turn, kept: Kept) -> Result<Box<Outgoing>, Failure> {
+async fn again(
+    pool: &Rc<Pool>,
+    pass: &Pass,
+    turn: &mut Turn,
+    kept: Kept,
+) -> Result<Box<Outgoing>, Failure> {
     let Kept { mut head, body } = kept;
-    let (status, headers) = look(pool, turn).await.ok_or(Failure::Conflict)?;
+    let (status, headers) = look(pool, pass, turn).await.ok_or(Failure::Conflict)?;
     turn.learn(status, &headers)
         .map_err(|_| Failure::Conflict)?;
     turn.condition(&mut head.headers)
@@ -102,8 +109,8 @@ async fn again(pool: &Rc<Pool>, turn: &mut Turn, kept: Kept) -> Result<Box<Outgo
 }
 
 /// Whether an earlier write of the same holder is why the condition does not hold. Where it is not, that is counted.
-async fn has_written(pool: &Rc<Pool>, turn: &mut Turn) -> bool {
-    let seen = look(pool, turn).await;
+async fn has_written(pool: &Rc<Pool>, pass: &Pass, turn: &mut Turn) -> bool {
+    let seen = look(pool, pass, turn).await;
     let mine = seen.is_some_and(|(status, headers)| turn.has_written(status, &headers));
     if !mine {
         turn.past();
@@ -111,9 +118,17 @@ async fn has_written(pool: &Rc<Pool>, turn: &mut Turn) -> bool {
     mine
 }
 
-async fn look(pool: &Rc<Pool>, turn: &Turn) -> Option<(StatusCode, HeaderMap)> {
-    let question = turn.question().await.ok()?;
-    let answer = ask::ask(pool, question, Bytes::new()).await.ok()?;
-    let (head, _) = answer.into_parts();
-    Some((head.status, head.headers))
+/// The object's state. `None` where it is not to be had, or a newer holder does not wait for it.
+async fn look(pool: &Rc<Pool>, pass: &Pass, turn: &Turn) -> Option<(StatusCode, HeaderMap)> {
+    let asked = async {
+        let question = turn.question().await.ok()?;
+        let answer = ask::ask(pool, question, Bytes::new()).await.ok()?;
+        let (head, _) = answer.into_parts();
+        Some((head.status, head.headers))
+    };
+    tokio::select! {
+        biased;
+        () = poll_fn(|cx| pass.poll_cut(cx)) => None,
+        seen = asked => seen,
+    }
 }

@@ -76,6 +76,11 @@ impl Relay {
         self.give_up_at = Some(give_up_at);
     }
 
+    /// Lets the next write of the object go.
+    pub(super) fn end_turn(&mut self) {
+        self.turn = None;
+    }
+
     /// How long the parts of the exchange may take.
     pub(super) const fn limits(&self) -> Limits {
         self.link.limits()

@@ -137,6 +137,7 @@ async fn alongside(
             Step::More if !progress.is_whole() => {}
             Step::More | Step::Cut if progress.is_whole() => {
                 if settled_at == SettledAt::ResponseHead {
+                    relay.end_turn();
                     pass.finish(answered(status));
                     return relay.finish().await;
                 }

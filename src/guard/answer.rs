@@ -1,6 +1,6 @@
 //! What the answer to a guarded write says: of the object's state, and of whose condition did not hold.
 
-use super::condition::Whose;
+use super::condition::{Test, Whose};
 use super::pin::{ETag, Pin};
 use super::question;
 use http::{HeaderMap, StatusCode};
@@ -45,30 +45,44 @@ pub(super) enum Does {
     Nothing,
 }
 
-/// Judges the head of a final answer.
+/// What went out with a condition: whose, and what it is about. `None`: it went without.
+pub(super) type Carried = Option<(Whose, Test)>;
+
+/// Judges the head of a final answer. `unsettled`: its status says nothing of what became of the write.
 pub(super) fn of_head(
     does: Does,
-    whose: Whose,
+    carried: Carried,
     status: StatusCode,
+    unsettled: bool,
     headers: &HeaderMap,
 ) -> Verdict {
     let told = |told, past, pin| Verdict { told, past, pin };
     let unknown = Some(Pin::Unknown);
-    let ours = matches!(whose, Whose::Ours);
-    let conditional = !matches!(whose, Whose::Nobodys);
-    match status {
-        StatusCode::PRECONDITION_FAILED if ours => told(Told::Conflict, true, unknown),
-        StatusCode::PRECONDITION_FAILED if conditional => {
-            let pinned = matches!(whose, Whose::Clients { pinned: true });
+    if unsettled {
+        return told(Told::Passes, false, unknown);
+    }
+    match (status, carried) {
+        (StatusCode::PRECONDITION_FAILED, Some((Whose::Ours { alone: true }, _))) => {
+            told(Told::Conflict, true, unknown)
+        }
+        // It may be another condition of the client's that does not hold.
+        (StatusCode::PRECONDITION_FAILED, Some((Whose::Ours { alone: false }, _))) => {
+            told(Told::Refused, false, unknown)
+        }
+        (StatusCode::PRECONDITION_FAILED, Some((Whose::Clients { pinned }, _))) => {
             told(Told::Refused, pinned, unknown.filter(|_| pinned))
         }
         // Another write of the object is under way: it may be tried again.
-        StatusCode::CONFLICT if conditional => told(Told::Refused, false, unknown),
+        (StatusCode::CONFLICT, Some(_)) => told(Told::Refused, false, unknown),
         // Some stores say so where a condition names a state and there is none. An upload that is gone is another.
-        StatusCode::NOT_FOUND if ours && does == Does::Puts => told(Told::Conflict, true, unknown),
-        StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT => told(Told::Passes, false, unknown),
-        status if status.is_client_error() => told(Told::Passes, false, None),
-        status if status.is_success() && status != StatusCode::ACCEPTED => {
+        (StatusCode::NOT_FOUND, Some((Whose::Ours { .. }, Test::Match))) if does == Does::Puts => {
+            told(Told::Conflict, true, unknown)
+        }
+        (StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT, _) => {
+            told(Told::Passes, false, unknown)
+        }
+        (status, _) if status.is_client_error() => told(Told::Passes, false, None),
+        (status, _) if status.is_success() && status != StatusCode::ACCEPTED => {
             let named = || question::etag(headers).map_or(Pin::Unknown, Pin::At);
             let pin = match does {
                 Does::Puts => Some(named()),
@@ -83,7 +97,7 @@ pub(super) fn of_head(
 }
 
 /// Judges a body that reports a result: the new validator, or the code of an error.
-pub(super) fn of_report(whose: Whose, body: &[u8]) -> Verdict {
+pub(super) fn of_report(carried: Carried, body: &[u8]) -> Verdict {
     let passes = |past, pin| Verdict {
         told: Told::Passes,
         past,
@@ -100,8 +114,14 @@ pub(super) fn of_report(whose: Whose, body: &[u8]) -> Verdict {
     match document.root_element().tag_name().name() {
         "Error" => {
             let failed = child("Code") == Some("PreconditionFailed");
-            let holds = matches!(whose, Whose::Ours | Whose::Clients { pinned: true });
-            passes(failed && holds, Pin::Unknown)
+            let pinned = matches!(
+                carried,
+                Some((
+                    Whose::Ours { alone: true } | Whose::Clients { pinned: true },
+                    _
+                ))
+            );
+            passes(failed && pinned, Pin::Unknown)
         }
         "CompleteMultipartUploadResult" | "CopyObjectResult" => {
             let named = child("ETag").unwrap_or_default().trim();
@@ -126,7 +146,7 @@ mod tests {
 
     fn judged(
         does: Does,
-        whose: Whose,
+        carried: Carried,
         status: u16,
         etag: Option<&'static str>,
     ) -> (Told, bool, Option<Pin>) {
@@ -135,41 +155,53 @@ mod tests {
             headers.insert("etag", HeaderValue::from_static(etag));
         }
         let status = StatusCode::from_u16(status).unwrap();
-        let Verdict { told, past, pin } = of_head(does, whose, status, &headers);
+        let Verdict { told, past, pin } = of_head(does, carried, status, false, &headers);
         (told, past, pin)
     }
+
+    const OURS: Carried = Some((Whose::Ours { alone: true }, Test::Match));
+    const CREATE: Carried = Some((Whose::Ours { alone: true }, Test::Create));
+    const BESIDE: Carried = Some((Whose::Ours { alone: false }, Test::Match));
+    const PINNED: Carried = Some((Whose::Clients { pinned: true }, Test::Match));
+    const FREE: Carried = Some((Whose::Clients { pinned: false }, Test::Match));
 
     #[test]
     fn a_condition_that_does_not_hold_is_told_by_whose_it_was() {
         let unknown = Some(Pin::Unknown);
-        let clients = |pinned| Whose::Clients { pinned };
-        for (whose, status, expected) in [
-            (Whose::Ours, 412, (Told::Conflict, true, unknown.clone())),
-            (Whose::Ours, 404, (Told::Conflict, true, unknown.clone())),
-            (Whose::Ours, 409, (Told::Refused, false, unknown.clone())),
-            (clients(true), 412, (Told::Refused, true, unknown.clone())),
-            (clients(false), 412, (Told::Refused, false, None)),
-            (clients(false), 409, (Told::Refused, false, unknown.clone())),
-            (Whose::Nobodys, 412, (Told::Passes, false, None)),
-            (Whose::Nobodys, 409, (Told::Passes, false, None)),
-            (clients(false), 404, (Told::Passes, false, unknown.clone())),
-            (Whose::Ours, 403, (Told::Passes, false, None)),
-            (Whose::Ours, 408, (Told::Passes, false, unknown.clone())),
-            (Whose::Ours, 500, (Told::Passes, false, unknown.clone())),
-            (Whose::Ours, 202, (Told::Passes, false, unknown.clone())),
-            (Whose::Ours, 307, (Told::Passes, false, unknown)),
+        for (carried, status, expected) in [
+            (OURS, 412, (Told::Conflict, true, unknown.clone())),
+            (CREATE, 412, (Told::Conflict, true, unknown.clone())),
+            (BESIDE, 412, (Told::Refused, false, unknown.clone())),
+            (OURS, 404, (Told::Conflict, true, unknown.clone())),
+            (CREATE, 404, (Told::Passes, false, unknown.clone())),
+            (OURS, 409, (Told::Refused, false, unknown.clone())),
+            (PINNED, 412, (Told::Refused, true, unknown.clone())),
+            (FREE, 412, (Told::Refused, false, None)),
+            (FREE, 409, (Told::Refused, false, unknown.clone())),
+            (None, 412, (Told::Passes, false, None)),
+            (None, 409, (Told::Passes, false, None)),
+            (FREE, 404, (Told::Passes, false, unknown.clone())),
+            (OURS, 403, (Told::Passes, false, None)),
+            (OURS, 408, (Told::Passes, false, unknown.clone())),
+            (OURS, 500, (Told::Passes, false, unknown.clone())),
+            (OURS, 202, (Told::Passes, false, unknown.clone())),
+            (OURS, 307, (Told::Passes, false, unknown.clone())),
         ] {
-            assert_eq!(
-                judged(Does::Puts, whose, status, Some("\"e\"")),
-                expected,
-                "{whose:?} {status}"
-            );
+            let found = judged(Does::Puts, carried, status, Some("\"e\""));
+            assert_eq!(found, expected, "{carried:?} {status}");
         }
         // An upload that is not there is no object that is not there.
-        assert_eq!(
-            judged(Does::Reports, Whose::Ours, 404, None).0,
-            Told::Passes
+        assert_eq!(judged(Does::Reports, OURS, 404, None).0, Told::Passes);
+        // A balancer may have tried twice: the second time the condition did not hold.
+        let headers = HeaderMap::new();
+        let told = of_head(
+            Does::Puts,
+            OURS,
+            StatusCode::PRECONDITION_FAILED,
+            true,
+            &headers,
         );
+        assert_eq!((told.told, told.pin), (Told::Passes, unknown));
     }
 
     #[test]
@@ -184,7 +216,7 @@ mod tests {
             (Does::Nothing, Some("\"e\""), None),
         ] {
             assert_eq!(
-                judged(does, Whose::Ours, 200, etag),
+                judged(does, OURS, 200, etag),
                 (Told::Passes, false, pin),
                 "{does:?} {etag:?}"
             );
@@ -194,13 +226,13 @@ mod tests {
     #[test]
     fn reads_the_result_out_of_a_body() {
         let done = b"  \n<?xml version=\"1.0\"?><CompleteMultipartUploadResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Key>k</Key><ETag>&quot;e-2&quot;</ETag></CompleteMultipartUploadResult>";
-        assert_eq!(of_report(Whose::Ours, done).pin, at("\"e-2\""));
+        assert_eq!(of_report(OURS, done).pin, at("\"e-2\""));
         let bare = b"<CopyObjectResult><ETag>e</ETag></CopyObjectResult>";
-        assert_eq!(of_report(Whose::Ours, bare).pin, at("\"e\""));
+        assert_eq!(of_report(OURS, bare).pin, at("\"e\""));
         let failed = b"<Error><Code>PreconditionFailed</Code></Error>";
-        let said = |whose| of_report(whose, failed).past;
-        assert!(said(Whose::Ours) && said(Whose::Clients { pinned: true }));
-        assert!(!said(Whose::Clients { pinned: false }) && !said(Whose::Nobodys));
+        let said = |carried| of_report(carried, failed).past;
+        assert!(said(OURS) && said(PINNED));
+        assert!(!said(FREE) && !said(BESIDE) && !said(None));
         for odd in [
             &b""[..],
             b"<a",
@@ -209,11 +241,7 @@ mod tests {
             b"<CopyObjectResult><ETag/></CopyObjectResult>",
             b"\xff",
         ] {
-            assert_eq!(
-                of_report(Whose::Ours, odd).pin,
-                Some(Pin::Unknown),
-                "{odd:?}"
-            );
+            assert_eq!(of_report(OURS, odd).pin, Some(Pin::Unknown), "{odd:?}");
         }
     }
 }

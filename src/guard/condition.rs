@@ -17,58 +17,125 @@ pub(super) enum Condition {
     Match(ETag),
 }
 
+/// What of the resource a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// Whether there is any (`If-None-Match: *`).
+    Create,
+    /// Which state it is in (`If-Match`).
+    Match,
+}
+
 /// Whose condition a request goes out with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The gateway's: where it does not hold, somebody wrote past the gateway.
-    Ours,
+    /// The gateway's: where it does not hold, somebody wrote past the gateway. `alone`: no other condition can be
+    /// why the resource refuses.
+    Ours { alone: bool },
     /// The client's. `pinned`: it says what the gateway believes, so that it holds unless that is wrong.
     Clients { pinned: bool },
-    /// Nobody's.
-    Nobodys,
+}
+
+/// What a request goes out with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) whose: Whose,
+    pub(super) test: Test,
+    /// What is put on it; `None`: it is there.
+    put: Option<(HeaderName, HeaderValue)>,
+}
+
+/// What holds for a request, whatever its headers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// The gateway's condition must hold whatever the client asks; else a strong condition of the client's will do.
+    pub(super) always: bool,
+    /// What the client sent stays as it is: it may have signed it.
+    pub(super) exact: bool,
+    /// It takes the resource away.
+    pub(super) removes: bool,
 }
 
 /// The client's condition and the gateway's cannot both be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clash(pub(super) &'static str);
 
-/// Puts the gateway's condition on a request. `always`: it must hold whatever the client asks, else a strong
-/// condition of the client's will do.
+impl Sent {
+    /// Puts it on the request.
+    pub(super) fn put(&self, headers: &mut HeaderMap) {
+        if let Some((name, value)) = &self.put {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+const REWRITTEN: Clash = Clash(
+    "its condition is weaker than that of the route's guard and may be signed: send If-Match with the object's ETag, or If-None-Match: *, or none",
+);
+
+/// What a request with these headers is to go out with.
 ///
 /// # Errors
-/// [`Clash`]; then the headers are as they were.
-pub(super) fn put(ours: &Condition, headers: &mut HeaderMap, always: bool) -> Result<Whose, Clash> {
-    let matches = Asked::of(headers, &IF_MATCH)?;
-    let differs = Asked::of(headers, &IF_NONE_MATCH)?;
-    let any = HeaderValue::from_static("*");
-    match ours {
-        Condition::Create => match (matches, differs) {
-            (Asked::Nothing, Asked::Nothing | Asked::Tags(_)) => {
-                headers.insert(IF_NONE_MATCH, any);
-                Ok(Whose::Ours)
-            }
-            (Asked::Nothing, Asked::Any) => Ok(Whose::Clients { pinned: true }),
-            (Asked::Tags(_), _) if !always => Ok(Whose::Clients { pinned: false }),
-            (Asked::Tags(_) | Asked::Any, _) => Err(Clash(
-                "If-Match asks for an object that is there, and the route's guard for one that is not",
-            )),
-        },
-        Condition::Match(etag) => match (matches, differs) {
-            (_, Asked::Any) => Ok(Whose::Clients { pinned: false }),
-            (Asked::Nothing, _) if headers.contains_key(IF_UNMODIFIED_SINCE) => Err(Clash(
+/// [`Clash`]
+pub(super) fn plan(ours: &Condition, headers: &HeaderMap, how: How) -> Result<Sent, Clash> {
+    let matches = Asked::of(headers, &IF_MATCH, how.exact)?;
+    let differs = Asked::of(headers, &IF_NONE_MATCH, how.exact)?;
+    let alone = !headers.keys().any(is_another);
+    let own = |test, value: HeaderValue| {
+        let name = match test {
+            Test::Create => IF_NONE_MATCH,
+            Test::Match => IF_MATCH,
+        };
+        Ok(Sent {
+            whose: Whose::Ours { alone },
+            test,
+            put: Some((name, value)),
+        })
+    };
+    let clients = |test, pinned| {
+        Ok(Sent {
+            whose: Whose::Clients { pinned },
+            test,
+            put: None,
+        })
+    };
+    match (ours, matches, differs) {
+        (Condition::Create, Asked::Nothing, Asked::Any) => clients(Test::Create, true),
+        (Condition::Create, Asked::Tags(_), _) if !how.always => clients(Test::Match, false),
+        (Condition::Create, Asked::Tags(_) | Asked::Any, _) => Err(Clash(
+            "If-Match asks for an object that is there, and the route's guard for one that is not",
+        )),
+        (Condition::Match(_), _, Asked::Any) if how.removes => Err(Clash(
+            "If-None-Match: * asks that there is nothing to take away",
+        )),
+        (Condition::Match(_), _, Asked::Any) => clients(Test::Create, false),
+        (_, Asked::Nothing, Asked::Tags(_)) | (_, Asked::Any, _) if how.exact => Err(REWRITTEN),
+        (Condition::Create, Asked::Nothing, _) => own(Test::Create, HeaderValue::from_static("*")),
+        (Condition::Match(_), Asked::Nothing, _) if headers.contains_key(IF_UNMODIFIED_SINCE) => {
+            Err(Clash(
                 "If-Unmodified-Since means nothing beside the If-Match of the route's guard: send If-Match with the object's ETag in its place",
-            )),
-            (Asked::Nothing | Asked::Any, _) => {
-                headers.insert(IF_MATCH, etag.value().clone());
-                Ok(Whose::Ours)
-            }
-            (Asked::Tags(tags), _) if tags.contains(etag) => {
-                headers.insert(IF_MATCH, etag.value().clone());
-                Ok(Whose::Clients { pinned: true })
-            }
-            (Asked::Tags(_), _) => Ok(Whose::Clients { pinned: false }),
-        },
+            ))
+        }
+        (Condition::Match(etag), Asked::Nothing | Asked::Any, _) => {
+            own(Test::Match, etag.value().clone())
+        }
+        (Condition::Match(etag), Asked::Tags(tags), _) => {
+            let pinned = tags.contains(etag);
+            let narrowed = (pinned && !how.exact).then(|| (IF_MATCH, etag.value().clone()));
+            clients(Test::Match, pinned).map(|sent| Sent {
+                put: narrowed,
+                ..sent
+            })
+        }
     }
+}
+
+/// Whether a header is a condition beside the two of the object itself.
+fn is_another(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(name, "if" | "if-none-match" | "if-unmodified-since")
+        || name.starts_with("x-amz-copy-source-if-")
+        || name.starts_with("x-amz-if-match-")
 }
 
 /// What a client's condition names.
@@ -82,7 +149,8 @@ enum Asked {
 }
 
 impl Asked {
-    fn of(headers: &HeaderMap, name: &HeaderName) -> Result<Self, Clash> {
+    /// `bare`: one without quotes is a validator as well, as object stores have it.
+    fn of(headers: &HeaderMap, name: &HeaderName, bare: bool) -> Result<Self, Clash> {
         const UNREADABLE: Clash = Clash("If-Match or If-None-Match cannot be read");
         let mut found = Self::Nothing;
         for value in headers.get_all(name) {
@@ -92,16 +160,19 @@ impl Asked {
                 continue;
             }
             while !rest.is_empty() {
-                let (tag, strong, after) = first_tag(rest).ok_or(UNREADABLE)?;
-                let tags = match &mut found {
-                    Self::Tags(tags) => tags,
-                    Self::Any => return Err(UNREADABLE),
-                    Self::Nothing => {
-                        found = Self::Tags(Vec::new());
-                        continue;
-                    }
+                let unquoted = || {
+                    let whole = [b"\"", rest, b"\""].concat();
+                    ETag::strong(&whole).filter(|_| bare && rest != b"*")
                 };
-                tags.extend(ETag::strong(tag).filter(|_| strong));
+                let (tag, after) = match first_tag(rest) {
+                    Some((tag, strong, after)) => (ETag::strong(tag).filter(|_| strong), after),
+                    None => (Some(unquoted().ok_or(UNREADABLE)?), &b""[..]),
+                };
+                match &mut found {
+                    Self::Tags(tags) => tags.extend(tag),
+                    Self::Any => return Err(UNREADABLE),
+                    Self::Nothing => found = Self::Tags(tag.into_iter().collect()),
+                }
                 rest = after;
             }
         }
@@ -133,48 +204,68 @@ mod tests {
         ETag::strong(text.as_bytes()).unwrap()
     }
 
-    /// What a request with these headers goes out with, and whose condition it is.
+    /// Whose condition a request with these headers goes out with, and which.
     fn sent(
         ours: &Condition,
-        always: bool,
+        how: How,
         headers: &[(&'static str, &'static str)],
     ) -> Result<(Whose, Vec<String>), Clash> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        let whose = put(ours, &mut map, always)?;
+        let sent = plan(ours, &map, how)?;
+        sent.put(&mut map);
         let mut said: Vec<String> = map
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         said.sort();
-        Ok((whose, said))
+        Ok((sent.whose, said))
     }
 
     fn said(whose: Whose, headers: &[&str]) -> (Whose, Vec<String>) {
         (whose, headers.iter().map(|h| (*h).to_owned()).collect())
     }
 
+    const OURS: Whose = Whose::Ours { alone: true };
+    const BESIDE: Whose = Whose::Ours { alone: false };
     const FREE: Whose = Whose::Clients { pinned: false };
     const PINNED: Whose = Whose::Clients { pinned: true };
 
+    const PLAIN: How = How {
+        always: false,
+        exact: false,
+        removes: false,
+    };
+    const ALWAYS: How = How {
+        always: true,
+        ..PLAIN
+    };
+    const EXACT: How = How {
+        exact: true,
+        ..PLAIN
+    };
+    const REMOVES: How = How {
+        removes: true,
+        ..PLAIN
+    };
+
+    fn at() -> Condition {
+        Condition::Match(etag("\"a\""))
+    }
+
     #[test]
     fn a_request_without_a_condition_gets_ours() {
-        let at = Condition::Match(etag("\"a\""));
-        assert_eq!(
-            sent(&at, false, &[]),
-            Ok(said(Whose::Ours, &["if-match: \"a\""]))
-        );
-        assert_eq!(
-            sent(&Condition::Create, true, &[]),
-            Ok(said(Whose::Ours, &["if-none-match: *"]))
-        );
+        for how in [PLAIN, ALWAYS, EXACT, REMOVES] {
+            assert_eq!(sent(&at(), how, &[]), Ok(said(OURS, &["if-match: \"a\""])));
+        }
+        let create = sent(&Condition::Create, ALWAYS, &[]);
+        assert_eq!(create, Ok(said(OURS, &["if-none-match: *"])));
     }
 
     #[test]
     fn a_strong_condition_of_the_clients_goes_as_it_is() {
-        let at = Condition::Match(etag("\"a\""));
         for (headers, whose, out) in [
             (("if-none-match", "*"), FREE, "if-none-match: *"),
             (("if-match", "\"x\""), FREE, "if-match: \"x\""),
@@ -182,62 +273,76 @@ mod tests {
             (("if-match", "W/\"a\""), FREE, "if-match: W/\"a\""),
             (("if-match", "\"x\", \"a\""), PINNED, "if-match: \"a\""),
             // Ours is stronger.
-            (("if-match", "*"), Whose::Ours, "if-match: \"a\""),
+            (("if-match", "*"), OURS, "if-match: \"a\""),
         ] {
-            assert_eq!(
-                sent(&at, false, &[headers]),
-                Ok(said(whose, &[out])),
-                "{headers:?}"
-            );
+            let found = sent(&at(), PLAIN, &[headers]);
+            assert_eq!(found, Ok(said(whose, &[out])), "{headers:?}");
         }
         let create = Condition::Create;
-        assert_eq!(
-            sent(&create, false, &[("if-match", "\"x\"")]),
-            Ok(said(FREE, &["if-match: \"x\""]))
-        );
-        for always in [false, true] {
-            assert_eq!(
-                sent(&create, always, &[("if-none-match", "*")]),
-                Ok(said(PINNED, &["if-none-match: *"]))
-            );
-            assert_eq!(
-                sent(&create, always, &[("if-none-match", "\"x\"")]),
-                Ok(said(Whose::Ours, &["if-none-match: *"]))
-            );
+        let found = sent(&create, PLAIN, &[("if-match", "\"x\"")]);
+        assert_eq!(found, Ok(said(FREE, &["if-match: \"x\""])));
+        for how in [PLAIN, ALWAYS] {
+            let found = sent(&create, how, &[("if-none-match", "*")]);
+            assert_eq!(found, Ok(said(PINNED, &["if-none-match: *"])));
+            let found = sent(&create, how, &[("if-none-match", "\"x\"")]);
+            assert_eq!(found, Ok(said(BESIDE, &["if-none-match: *"])));
+        }
+    }
+
+    #[test]
+    fn what_may_be_signed_is_not_changed() {
+        for (value, whose) in [
+            ("\"x\", \"a\"", PINNED),
+            ("a", PINNED),
+            ("x", FREE),
+            ("\"x\"", FREE),
+        ] {
+            let found = sent(&at(), EXACT, &[("if-match", value)]);
+            let out = format!("if-match: {value}");
+            assert_eq!(found, Ok(said(whose, &[&out])), "{value}");
+        }
+        for headers in [("if-match", "*"), ("if-none-match", "\"x\"")] {
+            assert!(sent(&at(), EXACT, &[headers]).is_err(), "{headers:?}");
         }
     }
 
     #[test]
     fn other_conditions_are_kept_beside_ours() {
-        let at = Condition::Match(etag("\"a\""));
-        assert_eq!(
-            sent(&at, false, &[("if-none-match", "\"x\"")]),
-            Ok(said(
-                Whose::Ours,
-                &["if-match: \"a\"", "if-none-match: \"x\""]
-            ))
-        );
-        assert_eq!(
-            sent(&Condition::Create, true, &[("if-unmodified-since", "x")]),
-            Ok(said(
-                Whose::Ours,
-                &["if-none-match: *", "if-unmodified-since: x"]
-            ))
-        );
+        for (ours, other, out) in [
+            (at(), ("if-none-match", "\"x\""), "if-match: \"a\""),
+            (at(), ("if", "(<a>)"), "if-match: \"a\""),
+            (at(), ("x-amz-copy-source-if-match", "x"), "if-match: \"a\""),
+            (
+                Condition::Create,
+                ("if-unmodified-since", "x"),
+                "if-none-match: *",
+            ),
+        ] {
+            let (whose, said) = sent(&ours, PLAIN, &[other]).unwrap();
+            assert_eq!(whose, BESIDE, "{other:?}");
+            let kept = format!("{}: {}", other.0, other.1);
+            assert!(
+                said.contains(&out.to_owned()) && said.contains(&kept),
+                "{said:?}"
+            );
+        }
     }
 
     #[test]
     fn what_cannot_go_together_goes_not_at_all() {
-        let at = Condition::Match(etag("\"a\""));
-        assert!(sent(&at, false, &[("if-unmodified-since", "x")]).is_err());
-        assert!(sent(&Condition::Create, true, &[("if-match", "\"x\"")]).is_err());
-        assert!(sent(&Condition::Create, false, &[("if-match", "*")]).is_err());
+        assert!(sent(&at(), PLAIN, &[("if-unmodified-since", "x")]).is_err());
+        assert!(sent(&at(), REMOVES, &[("if-none-match", "*")]).is_err());
+        assert!(sent(&Condition::Create, ALWAYS, &[("if-match", "\"x\"")]).is_err());
+        assert!(sent(&Condition::Create, PLAIN, &[("if-match", "*")]).is_err());
         for garbage in ["x", "\"a", "\"a\" \"b\"", "*, \"a\"", "\"a\", *"] {
             assert!(
-                sent(&at, false, &[("if-match", garbage)]).is_err(),
+                sent(&at(), PLAIN, &[("if-match", garbage)]).is_err(),
                 "{garbage}"
             );
         }
-        assert!(sent(&at, false, &[("if-match", "*"), ("if-match", "\"a\"")]).is_err());
+        for how in [PLAIN, EXACT] {
+            let both = [("if-match", "*"), ("if-match", "\"a\"")];
+            assert!(sent(&at(), how, &both).is_err());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Which conditions of which calls an upstream honours. Public stores differ, call by call.
 
-use super::condition::Condition;
+use super::condition::Test;
 use crate::config::{Guard, Kind};
 use parking_lot::RwLock;
 
@@ -9,6 +9,8 @@ use parking_lot::RwLock;
 pub enum Call {
     /// An object is put there.
     Put,
+    /// An object is changed in another way (PATCH, POST).
+    Change,
     /// An upload in parts is completed.
     Complete,
     /// An object is copied there.
@@ -18,11 +20,18 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [Self; 4] = [Self::Put, Self::Complete, Self::Copy, Self::Delete];
+    const ALL: [Self; 5] = [
+        Self::Put,
+        Self::Change,
+        Self::Complete,
+        Self::Copy,
+        Self::Delete,
+    ];
 
     const fn word(self) -> &'static str {
         match self {
             Self::Put => "PUT",
+            Self::Change => "PATCH and POST",
             Self::Complete => "CompleteMultipartUpload",
             Self::Copy => "CopyObject",
             Self::Delete => "DELETE",
@@ -32,7 +41,7 @@ impl Call {
 
 /// What is known of one upstream, call by call: for `If-None-Match: *` and for `If-Match`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known([[Option<bool>; 2]; 4]);
+pub struct Known([[Option<bool>; 2]; 5]);
 
 /// The same, as it is learned while requests go on.
 #[derive(Debug, Default)]
@@ -41,11 +50,11 @@ pub struct Honours(RwLock<Known>);
 impl Known {
     /// What an operator vouches for: all of it.
     pub(super) const fn all() -> Self {
-        Self([[Some(true); 2]; 4])
+        Self([[Some(true); 2]; 5])
     }
 
-    pub(super) fn of(self, call: Call, condition: &Condition) -> Option<bool> {
-        self.0[call as usize][usize::from(*condition != Condition::Create)]
+    pub(super) const fn of(self, call: Call, test: Test) -> Option<bool> {
+        self.0[call as usize][test as usize]
     }
 
     /// Whether a state that is named in such a call is ignored, so that there is no use in knowing it.
@@ -53,24 +62,39 @@ impl Known {
         self.0[call as usize][1] == Some(false)
     }
 
-    pub(super) fn note(&mut self, call: Call, condition: &Condition, honoured: bool) {
-        self.0[call as usize][usize::from(*condition != Condition::Create)] = Some(honoured);
+    pub(super) const fn note(&mut self, call: Call, test: Test, honoured: Option<bool>) {
+        self.0[call as usize][test as usize] = honoured;
     }
 
-    /// Whether writes under this guard are refused where they come late: those that put an object there, whole or
-    /// in parts.
+    /// Whether anything is.
     #[must_use]
-    pub fn closes(self, guard: Guard, kind: Kind) -> bool {
-        let [put, complete, ..] = self.0;
-        let calls: &[[Option<bool>; 2]] = match kind {
-            Kind::S3 => &[put, complete],
-            Kind::Http => &[put],
+    pub fn is_any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// Whether writes under this guard are refused where they come late. `required`: calls whose condition is
+    /// ignored do not go out, so that only those have to honour theirs by which objects are put there.
+    #[must_use]
+    pub fn closes(self, guard: Guard, kind: Kind, required: bool) -> bool {
+        let puts: &[Call] = match kind {
+            Kind::S3 => &[Call::Put, Call::Complete],
+            Kind::Http => &[Call::Put],
         };
-        calls.iter().all(|[create, matches]| match guard {
+        let others: &[Call] = match kind {
+            Kind::S3 => &[Call::Copy],
+            Kind::Http => &[],
+        };
+        let honours = |call: &Call, test| self.of(*call, test) == Some(true);
+        match guard {
             Guard::None => false,
-            Guard::CreateOnly => *create == Some(true),
-            Guard::Etag => *create == Some(true) && *matches == Some(true),
-        })
+            // What cannot carry the condition is refused.
+            Guard::CreateOnly => puts.iter().all(|call| honours(call, Test::Create)),
+            Guard::Etag => {
+                let both = |call: &Call| honours(call, Test::Create) && honours(call, Test::Match);
+                let rest = || others.iter().all(both) && honours(&Call::Delete, Test::Match);
+                puts.iter().all(both) && (required || rest())
+            }
+        }
     }
 
     /// The calls that ignore a condition of this guard, for people.
@@ -102,25 +126,26 @@ impl Honours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::pin::ETag;
 
     #[test]
     fn a_guard_closes_where_every_way_of_putting_is_honoured() {
-        let etag = Condition::Match(ETag::strong(b"\"a\"").unwrap());
         let mut known = Known::default();
-        let closes = |known: Known, guard| known.closes(guard, Kind::S3);
+        let closes = |known: Known, guard| known.closes(guard, Kind::S3, false);
         assert!(!closes(known, Guard::CreateOnly) && known.ignored(Guard::Etag).is_empty());
-        known.note(Call::Put, &Condition::Create, true);
-        assert!(known.closes(Guard::CreateOnly, Kind::Http));
-        assert!(!closes(known, Guard::CreateOnly) && !known.closes(Guard::Etag, Kind::Http));
-        known.note(Call::Complete, &Condition::Create, true);
+        known.note(Call::Put, Test::Create, Some(true));
+        assert!(known.closes(Guard::CreateOnly, Kind::Http, false));
+        assert!(!closes(known, Guard::CreateOnly));
+        known.note(Call::Complete, Test::Create, Some(true));
         assert!(closes(known, Guard::CreateOnly) && !closes(known, Guard::Etag));
-        known.note(Call::Put, &etag, true);
-        known.note(Call::Complete, &etag, true);
-        known.note(Call::Delete, &etag, false);
-        assert!(closes(known, Guard::Etag) && !closes(known, Guard::None));
+        known.note(Call::Put, Test::Match, Some(true));
+        known.note(Call::Complete, Test::Match, Some(true));
+        known.note(Call::Delete, Test::Match, Some(false));
+        assert!(known.closes(Guard::Etag, Kind::S3, true) && !closes(known, Guard::Etag));
         assert_eq!(known.ignored(Guard::Etag), ["DELETE"]);
         assert!(known.ignored(Guard::CreateOnly).is_empty());
-        assert!(closes(Known::all(), Guard::Etag));
+        assert!(!known.closes(Guard::Etag, Kind::Http, false));
+        known.note(Call::Delete, Test::Match, Some(true));
+        assert!(known.closes(Guard::Etag, Kind::Http, false) && !closes(known, Guard::Etag));
+        assert!(closes(Known::all(), Guard::Etag) && !closes(Known::all(), Guard::None));
     }
 }

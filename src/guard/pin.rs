@@ -63,6 +63,8 @@ pub(super) enum Gap {
     Unconditional,
     /// It is changed by a call whose condition the resource ignores.
     Ignored,
+    /// It is changed by a call of which that is not known.
+    Untried,
 }
 
 impl Gap {
@@ -73,6 +75,9 @@ impl Gap {
             Self::Weak => "the object has no strong validator",
             Self::Unconditional => "the call takes no condition",
             Self::Ignored => "the upstream ignores the condition of such a call",
+            Self::Untried => {
+                "it is not known whether the upstream honours the condition of such a call"
+            }
         }
     }
 }
@@ -116,8 +121,11 @@ impl Slot {
         self.pin = Pin::Unknown;
     }
 
-    /// The object was looked at.
+    /// The object was looked at. What a newer holder knows stays: a read of an older one may have been late.
     pub(super) fn learned(&mut self, pin: Pin, token: Token) -> Option<Gap> {
+        if self.token > Some(token) {
+            return None;
+        }
         let same = self.pin == pin;
         let gap = if same { None } else { self.remember(&pin) };
         (self.pin, self.token) = (pin, Some(token));
@@ -141,9 +149,9 @@ impl Slot {
         new.then_some(gap)
     }
 
-    /// Whether leaving memory makes no difference but one question.
-    pub(super) const fn is_plain(&self) -> bool {
-        self.lost.is_none()
+    /// Whether leaving memory makes no difference.
+    pub(super) fn is_blank(&self) -> bool {
+        self.pin == Pin::Unknown && self.had.is_empty() && self.lost.is_none()
     }
 
     fn remember(&mut self, pin: &Pin) -> Option<Gap> {
@@ -197,8 +205,12 @@ mod tests {
         slot.learned(at("\"a\""), OLD);
         assert_eq!(slot.pin(OLD), &at("\"a\""));
         assert_eq!(slot.pin(NEW), &Pin::Unknown);
+        slot.learned(at("\"b\""), NEW);
+        slot.learned(at("\"c\""), OLD);
+        assert_eq!(slot.pin(NEW), &at("\"b\""), "a late look of the old one's");
         slot.forget();
-        assert_eq!(slot.pin(OLD), &Pin::Unknown);
+        assert_eq!(slot.pin(NEW), &Pin::Unknown);
+        assert!(!slot.is_blank() && Slot::default().is_blank());
     }
 
     #[test]

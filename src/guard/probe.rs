@@ -3,9 +3,8 @@
 //! Each condition is tried where it does not hold: an upstream that then does what is asked ignores it. Whoever
 //! calls sends the requests.
 
-use super::condition::Condition;
+use super::condition::Test;
 use super::honours::{Call, Known};
-use super::pin::ETag;
 use super::question;
 use crate::config::{Kind, Upstream};
 use crate::sign::Signer;
@@ -18,13 +17,15 @@ use roxmltree::Document;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use uuid::Uuid;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// A validator that no object of the probe has.
 const WRONG: &str = "\"00000000000000000000000000000000\"";
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
-const DIRECTIVE: HeaderName = HeaderName::from_static("x-amz-metadata-directive");
+const ANY: (HeaderName, &str) = (IF_NONE_MATCH, "*");
+const OTHER: (HeaderName, &str) = (IF_MATCH, WRONG);
 
 /// Why an upstream could not be tried, for its operator.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum Untried {
         why: String,
     },
     /// It refused what is no condition's matter.
-    #[error("{what} was answered {status}, where a success was due")]
+    #[error("{what} was answered {status}, which says nothing of conditions")]
     Refused {
         /// What was asked.
         what: String,
@@ -57,45 +58,60 @@ pub enum Untried {
 pub struct Probe<'a> {
     upstream: &'a Upstream,
     host: HeaderValue,
-    /// The object that is there, and one that is not.
+    /// An object that is there, another one, and one that is not.
     there: String,
+    other: String,
     missing: String,
     signer: Option<Arc<Signer>>,
 }
 
 impl<'a> Probe<'a> {
-    /// A probe with objects whose paths begin with `base`. `host`: what its requests name.
-    #[must_use]
-    pub fn new(
+    pub(super) fn new(
         upstream: &'a Upstream,
-        base: &str,
+        object: String,
         host: HeaderValue,
         signer: Option<Arc<Signer>>,
     ) -> Self {
-        let object = format!("{base}-{}", Uuid::new_v4());
         Self {
             upstream,
             host,
+            other: format!("{object}-other"),
             missing: format!("{object}-missing"),
             there: object,
             signer,
         }
     }
 
-    /// Tries each condition of each call, and takes the objects away again. `ask` sends a request.
+    /// Tries each condition of each call, within `patience` in all, and takes the objects away again. `ask` sends a
+    /// request.
     ///
     /// # Errors
     /// [`Untried`]; then nothing is known.
     pub async fn run<E: std::fmt::Display>(
         &self,
+        patience: Duration,
         ask: impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
     ) -> Result<Known, Untried> {
-        let tried = self.conditions(&ask).await;
-        for object in [&self.there, &self.missing] {
-            // The next probe has names of its own: what is left of this one does no harm.
-            let _ = self.ask(&ask, Method::DELETE, object, &[], "").await;
+        let late = |_| {
+            Err(Untried::Silent {
+                what: "the probe".into(),
+                why: format!("not within {}", humantime::format_duration(patience)),
+            })
+        };
+        // What a probe before this one may have left.
+        let _ = timeout(patience, self.clear(&ask)).await;
+        let tried = timeout(patience, self.conditions(&ask)).await;
+        let _ = timeout(patience, self.clear(&ask)).await;
+        tried.unwrap_or_else(late)
+    }
+
+    async fn clear<E: std::fmt::Display>(
+        &self,
+        ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
+    ) {
+        for object in [&self.there, &self.other, &self.missing] {
+            let _ = self.ask(ask, Method::DELETE, object, &[], "").await;
         }
-        tried
     }
 
     async fn conditions<E: std::fmt::Display>(
@@ -103,73 +119,144 @@ impl<'a> Probe<'a> {
         ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
     ) -> Result<Known, Untried> {
         let (there, missing) = (self.there.as_str(), self.missing.as_str());
-        let wrong = ETag::strong(WRONG.as_bytes()).ok_or_else(|| Untried::Weak(there.into()))?;
-        let wrong = Condition::Match(wrong);
-        let any = (IF_NONE_MATCH, "*");
-        let other = (IF_MATCH, WRONG);
         let mut known = Known::default();
         let put = async |header: (HeaderName, &str), body: &str| {
             self.ask(ask, Method::PUT, there, &[header], body).await
         };
-        self.must(
-            put(any.clone(), "1").await?,
-            "PUT with If-None-Match: * of an object that is not there",
+        let made = put(ANY, "1").await?;
+        let what = "PUT with If-None-Match: * of an object that is not there";
+        self.must(made, what)?;
+        let etag = self.etag(ask, there).await?;
+        let create = judge(&put(ANY, "2").await?, false, "PUT with If-None-Match: *")?;
+        known.note(Call::Put, Test::Create, create);
+        let refuses = judge(&put(OTHER, "2").await?, false, "PUT with If-Match")?;
+        // What was there before the last two, if they were refused.
+        let goes = judge(
+            &put((IF_MATCH, &etag), "3").await?,
+            true,
+            "PUT with If-Match",
         )?;
-        let seen = self.ask(ask, Method::HEAD, there, &[], "").await?;
-        let etag = question::etag(seen.headers()).ok_or_else(|| Untried::Weak(there.into()))?;
-        let etag = etag.value().to_str().unwrap_or_default().to_owned();
+        let none = [(IF_MATCH, etag.as_str())];
+        let none = self.ask(ask, Method::PUT, missing, &none, "4").await?;
+        let on_nothing = match none.status() {
+            StatusCode::NOT_FOUND => Some(true),
+            _ => judge(
+                &none,
+                false,
+                "PUT with If-Match of an object that is not there",
+            )?,
+        };
         known.note(
             Call::Put,
-            &Condition::Create,
-            refused(&put(any.clone(), "2").await?),
+            Test::Match,
+            both(both(refuses, goes), on_nothing),
         );
-        let refuses = refused(&put(other.clone(), "2").await?);
-        let goes = put((IF_MATCH, &etag), "3").await?.status().is_success();
-        let none = self
-            .ask(ask, Method::PUT, missing, &[(IF_MATCH, &etag)], "4")
-            .await?;
-        let on_nothing = refused(&none) || none.status() == StatusCode::NOT_FOUND;
-        known.note(Call::Put, &wrong, refuses && goes && on_nothing);
         if self.upstream.kind == Kind::S3 {
-            let begun = self
-                .ask(ask, Method::POST, &format!("{there}?uploads"), &[], "")
-                .await?;
-            let begun = self.must(begun, "CreateMultipartUpload")?;
-            let id = child(begun.body(), "UploadId").unwrap_or_default();
-            let id = utf8_percent_encode(&id, NON_ALPHANUMERIC).to_string();
-            let part = format!("{there}?partNumber=1&uploadId={id}");
-            let part = self.ask(ask, Method::PUT, &part, &[], "5").await?;
-            let part = question::etag(self.must(part, "UploadPart")?.headers());
-            let part = part.ok_or_else(|| Untried::Weak("a part of an upload".into()))?;
-            let part = part
-                .value()
-                .to_str()
-                .unwrap_or_default()
-                .replace('"', "&quot;");
-            let list = format!(
-                "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part></CompleteMultipartUpload>"
-            );
-            let upload = format!("{there}?uploadId={id}");
-            // Where the first is ignored, the upload is gone, and the second says nothing of conditions.
-            for (header, condition) in [
-                (any.clone(), Condition::Create),
-                (other.clone(), wrong.clone()),
-            ] {
-                let done = self
-                    .ask(ask, Method::POST, &upload, &[header], &list)
-                    .await?;
-                known.note(Call::Complete, &condition, refused(&done));
-            }
-            let _ = self.ask(ask, Method::DELETE, &upload, &[], "").await;
-            for (header, condition) in [(any, Condition::Create), (other.clone(), wrong.clone())] {
-                let from = [(COPY_SOURCE, there), (DIRECTIVE, "REPLACE"), header];
-                let done = self.ask(ask, Method::PUT, there, &from, "").await?;
-                known.note(Call::Copy, &condition, refused(&done));
-            }
+            self.upload(ask, &mut known).await?;
+            self.copy(ask, &mut known).await?;
         }
-        let deleted = self.ask(ask, Method::DELETE, there, &[other], "").await?;
-        known.note(Call::Delete, &wrong, refused(&deleted));
+        let deleted = self.ask(ask, Method::DELETE, there, &[OTHER], "").await?;
+        known.note(
+            Call::Delete,
+            Test::Match,
+            judge(&deleted, false, "DELETE with If-Match")?,
+        );
         Ok(known)
+    }
+
+    /// Whether an upload in parts is completed against its condition.
+    async fn upload<E: std::fmt::Display>(
+        &self,
+        ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
+        known: &mut Known,
+    ) -> Result<(), Untried> {
+        let there = &self.there;
+        let begun = self
+            .ask(ask, Method::POST, &format!("{there}?uploads"), &[], "")
+            .await?;
+        let begun = self.must(begun, "CreateMultipartUpload")?;
+        let id = child(begun.body(), "UploadId").unwrap_or_default();
+        let upload = format!(
+            "{there}?uploadId={}",
+            utf8_percent_encode(&id, NON_ALPHANUMERIC)
+        );
+        let done = self.complete(ask, &upload, known).await;
+        // Gone already where it was completed.
+        let _ = self.ask(ask, Method::DELETE, &upload, &[], "").await;
+        done
+    }
+
+    async fn complete<E: std::fmt::Display>(
+        &self,
+        ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
+        upload: &str,
+        known: &mut Known,
+    ) -> Result<(), Untried> {
+        let part = format!("{upload}&partNumber=1");
+        let part = self.ask(ask, Method::PUT, &part, &[], "5").await?;
+        let part = question::etag(self.must(part, "UploadPart")?.headers());
+        let part = part.ok_or_else(|| Untried::Weak("a part of an upload".into()))?;
+        let part = part
+            .value()
+            .to_str()
+            .unwrap_or_default()
+            .replace('"', "&quot;");
+        let list = format!(
+            "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part></CompleteMultipartUpload>"
+        );
+        let mut open = true;
+        for (header, test) in [(ANY, Test::Create), (OTHER, Test::Match)] {
+            let done = self
+                .ask(ask, Method::POST, upload, &[header], &list)
+                .await?;
+            // Where the first was ignored the upload is gone, and the second says nothing of conditions.
+            let what = "CompleteMultipartUpload with a condition";
+            let honoured = if open {
+                judge(&done, false, what)?
+            } else {
+                Some(false)
+            };
+            open &= honoured != Some(false);
+            known.note(Call::Complete, test, honoured);
+        }
+        Ok(())
+    }
+
+    /// Whether a copy is made against its condition, which has to be of the object that it makes.
+    async fn copy<E: std::fmt::Display>(
+        &self,
+        ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
+        known: &mut Known,
+    ) -> Result<(), Untried> {
+        let made = self
+            .ask(ask, Method::PUT, &self.other, &[], "another")
+            .await?;
+        self.must(made, "PUT")?;
+        let of_source = self.etag(ask, &self.there).await?;
+        let copied = async |to: &str, header: (HeaderName, &str)| {
+            let from = [(COPY_SOURCE, self.there.as_str()), header];
+            self.ask(ask, Method::PUT, to, &from, "").await
+        };
+        let what = "CopyObject with a condition";
+        let refuses = judge(&copied(&self.other, ANY).await?, false, what)?;
+        let creates = judge(&copied(&self.missing, ANY).await?, true, what)?;
+        known.note(Call::Copy, Test::Create, both(refuses, creates));
+        let source = (IF_MATCH, of_source.as_str());
+        let refuses = judge(&copied(&self.other, source).await?, false, what)?;
+        let target = self.etag(ask, &self.other).await?;
+        let matches = judge(&copied(&self.other, (IF_MATCH, &target)).await?, true, what)?;
+        known.note(Call::Copy, Test::Match, both(refuses, matches));
+        Ok(())
+    }
+
+    async fn etag<E: std::fmt::Display>(
+        &self,
+        ask: &impl AsyncFn(Parts, Bytes) -> Result<Response<Bytes>, E>,
+        object: &str,
+    ) -> Result<String, Untried> {
+        let seen = self.ask(ask, Method::HEAD, object, &[], "").await?;
+        let etag = question::etag(seen.headers()).ok_or_else(|| Untried::Weak(object.into()))?;
+        Ok(etag.value().to_str().unwrap_or_default().to_owned())
     }
 
     async fn ask<E: std::fmt::Display>(
@@ -226,8 +313,33 @@ impl<'a> Probe<'a> {
     }
 }
 
+/// Whether a condition that does not hold (`holds`: that does) was looked at. One that the upstream does not take at
+/// all is not to be sent. `None`: such a call is not allowed here.
+///
+/// # Errors
+/// [`Untried::Refused`], where the answer says nothing of it.
+fn judge(answer: &Response<Bytes>, holds: bool, what: &str) -> Result<Option<bool>, Untried> {
+    match answer.status() {
+        _ if is_refused(answer) => Ok(Some(!holds)),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_IMPLEMENTED => Ok(Some(false)),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {
+            Ok(None)
+        }
+        status if status.is_success() => Ok(Some(holds)),
+        status => Err(Untried::Refused {
+            what: what.into(),
+            status,
+        }),
+    }
+}
+
+/// Both, where both are known.
+fn both(first: Option<bool>, second: Option<bool>) -> Option<bool> {
+    first.zip(second).map(|(first, second)| first && second)
+}
+
 /// Whether a condition that did not hold was why nothing was done. Some answer so in the body of a success.
-fn refused(answer: &Response<Bytes>) -> bool {
+fn is_refused(answer: &Response<Bytes>) -> bool {
     answer.status() == StatusCode::PRECONDITION_FAILED
         || child(answer.body(), "Code").as_deref() == Some("PreconditionFailed")
 }

@@ -2,17 +2,21 @@
 
 use super::honours::{Honours, Known};
 use super::pin::Slot;
-use crate::config::{Conditions, Upstream};
+use super::probe::Probe;
+use crate::config::{Conditions, Kind, Upstream};
 use crate::sign::Signer;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use uuid::Uuid;
 
 const SHARDS: usize = 64;
-/// How many objects a shard keeps, at least those apart that are being written.
-const CROWDED: usize = 4096;
+/// How many objects a shard keeps, those apart that are being written. Beyond that, those leave first that were not
+/// written of late.
+const CROWDED: usize = 2048;
 
 /// An object and its line: whoever writes it holds the lock.
 #[derive(Default)]
@@ -33,6 +37,8 @@ pub struct Guards {
     signers: Mutex<HashMap<Box<str>, Arc<Signer>>>,
     /// For each upstream, what is known of the conditions that it honours.
     honours: Mutex<HashMap<String, Arc<Honours>>>,
+    /// Names what this process tries upstreams with.
+    id: Uuid,
 }
 
 impl Default for Guards {
@@ -42,6 +48,7 @@ impl Default for Guards {
             hasher: RandomState::new(),
             signers: Mutex::default(),
             honours: Mutex::default(),
+            id: Uuid::new_v4(),
         }
     }
 }
@@ -57,6 +64,14 @@ impl Guards {
         let signer = Arc::new(Signer::of_chain(region));
         signers.insert(region.into(), Arc::clone(&signer));
         signer
+    }
+
+    /// A probe of an upstream, with objects whose paths begin with `base`, the same ones each time. `host`: what its
+    /// requests name.
+    #[must_use]
+    pub fn probe<'a>(&self, upstream: &'a Upstream, base: &str, host: HeaderValue) -> Probe<'a> {
+        let signer = (upstream.kind == Kind::S3).then(|| self.signer(&upstream.region));
+        Probe::new(upstream, format!("{base}-{}", self.id), host, signer)
     }
 
     /// What is known of the conditions that an upstream honours. It outlives a configuration, but not what that
@@ -78,11 +93,12 @@ impl Guards {
         Arc::clone(honours)
     }
 
-    /// Lets objects leave memory that nobody has written since the last call.
+    /// Lets objects leave memory of which nothing is known. To be called now and then: what was not touched between
+    /// two calls leaves first where there is no room.
     pub fn sweep(&self) {
         for shard in &self.shards {
             shard.lock().retain(|_, cell| {
-                cell.touched.swap(false, Ordering::Relaxed) || !is_free(cell, true)
+                cell.touched.swap(false, Ordering::Relaxed) || !is_free(cell, Slot::is_blank)
             });
         }
     }
@@ -107,7 +123,11 @@ impl Guards {
             return Arc::clone(cell);
         }
         if cells.len() >= CROWDED {
-            cells.retain(|_, cell| !is_free(cell, false));
+            cells
+                .retain(|_, cell| cell.touched.load(Ordering::Relaxed) || !is_free(cell, |_| true));
+        }
+        if cells.len() >= CROWDED {
+            cells.retain(|_, cell| !is_free(cell, |_| true));
         }
         let cell = Arc::new(Cell {
             touched: AtomicBool::new(true),
@@ -127,20 +147,18 @@ impl Guards {
     }
 }
 
-/// Only the table refers to it. References are cloned from the table alone, under the shard's lock. `plain`: and
-/// what it knows can be asked for again.
-fn is_free(cell: &Arc<Cell>, plain: bool) -> bool {
+/// Only the table refers to it, and what it knows is of no more use. References are cloned from the table alone,
+/// under the shard's lock.
+fn is_free(cell: &Arc<Cell>, useless: impl FnOnce(&Slot) -> bool) -> bool {
     Arc::strong_count(cell) == 1
         && Arc::strong_count(&cell.slot) == 1
-        && cell
-            .slot
-            .try_lock()
-            .is_ok_and(|slot| !plain || slot.is_plain())
+        && cell.slot.try_lock().is_ok_and(|slot| useless(&slot))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::pin::Pin;
 
     #[test]
     fn what_is_being_written_stays() {
@@ -158,6 +176,23 @@ mod tests {
         drop(line);
         guards.sweep();
         assert!(guards.is_empty());
+    }
+
+    #[test]
+    fn what_is_known_stays_as_long_as_there_is_room() {
+        let guards = Guards::default();
+        let token = crate::fence::Token::new(0, 1);
+        let slot = Arc::clone(&guards.cell("known").slot);
+        slot.try_lock().unwrap().learned(Pin::Absent, token);
+        drop(slot);
+        for _ in 0..3 {
+            guards.sweep();
+        }
+        assert_eq!(guards.len(), 1);
+        assert_eq!(
+            *guards.cell("known").slot.try_lock().unwrap().pin(token),
+            Pin::Absent
+        );
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! Guarded writes of one object go one at a time: each names the state that the one before it left.
 
-use super::answer::{self, Does, Told, Verdict};
-use super::condition::{self, Condition, Whose};
+use super::answer::{self, Carried, Does, Told, Verdict};
+use super::condition::{self, Condition, How, Sent, Whose};
 use super::honours::{Call, Honours, Known};
 use super::pin::{Gap, Lost, Pin, Slot};
 use super::question::{self, Question, Unlearnt};
 use super::table::{Cell, Guards};
-use crate::config::{Guard, Kind, Route};
+use crate::config::{Guard, Kind, Route, Upstream};
 use crate::fence::Token;
 use crate::record::RouteMetrics;
 use crate::route::{Effect, Match};
@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::OwnedMutexGuard;
 
 /// What a write's turn begins with.
+#[derive(Clone, Copy)]
 pub struct Setting<'a> {
     /// What it is.
     pub found: &'a Match<'a>,
@@ -51,14 +52,14 @@ pub struct Turn {
     slot: OwnedMutexGuard<Slot>,
     guard: Guard,
     required: bool,
-    exact: bool,
+    upstream: Arc<Upstream>,
     effect: Effect,
     does: Does,
     call: Call,
     known: Known,
     token: Token,
     length: Option<u64>,
-    whose: Whose,
+    carried: Carried,
     question: Question,
     /// It may have reached the resource, and nothing says what became of it.
     open: bool,
@@ -79,6 +80,30 @@ impl Guards {
     /// # Errors
     /// [`Crowded`], where more wait than its route lets (`max_waiting`).
     pub async fn turn(&self, setting: Setting<'_>) -> Result<Option<Turn>, Crowded> {
+        let Some(cell) = self.cell_of(&setting) else {
+            return Ok(None);
+        };
+        let slot = match Arc::clone(&cell.slot).try_lock_owned() {
+            Ok(slot) => slot,
+            Err(_) => in_line(&cell, setting.found.route.max_waiting).await?,
+        };
+        Ok(Some(self.begin(&cell, slot, setting)))
+    }
+
+    /// The turn, where nobody has it and the route has a guard.
+    #[must_use]
+    pub fn turn_at_once(&self, setting: Setting<'_>) -> Option<Turn> {
+        let cell = self.cell_of(&setting)?;
+        let slot = Arc::clone(&cell.slot).try_lock_owned().ok()?;
+        Some(self.begin(&cell, slot, setting))
+    }
+
+    fn cell_of(&self, setting: &Setting<'_>) -> Option<Arc<Cell>> {
+        let object = setting.found.object.as_deref()?;
+        Some(self.cell(&name(setting.found.route, object)))
+    }
+
+    fn begin(&self, cell: &Cell, mut slot: OwnedMutexGuard<Slot>, setting: Setting<'_>) -> Turn {
         let Setting {
             found,
             head,
@@ -88,43 +113,41 @@ impl Guards {
             honours,
         } = setting;
         let route = found.route;
-        let Some(object) = found.object.as_deref() else {
-            return Ok(None);
-        };
-        let cell = self.cell(&name(route, object));
-        let mut slot = match Arc::clone(&cell.slot).try_lock_owned() {
-            Ok(slot) => slot,
-            Err(_) => in_line(&cell, route.max_waiting).await?,
-        };
         if cell.changed.swap(false, Ordering::AcqRel) {
             slot.forget();
         }
         let signer = self.signer_of(route);
         let question = Question::about(head, route.upstream.kind == Kind::Http, signer.as_ref());
-        Ok(Some(Turn {
+        Turn {
             slot,
             guard: route.guard,
             required: route.guard_required,
-            exact: route.upstream.kind == Kind::S3,
+            upstream: Arc::clone(&route.upstream),
             effect: found.effect,
             does: does(found),
             call: call(found),
             known: honours.known(),
             token,
             length,
-            whose: Whose::Nobodys,
+            carried: None,
             question,
             open: false,
             report: Vec::new(),
             route: Arc::clone(&route.name),
             counted: Arc::clone(counted),
-        }))
+        }
     }
 
-    /// Notes that a write changes an object beside its own: what is believed of that is forgotten.
-    pub fn changed(&self, route: &Route, object: &str) {
+    /// Notes that a write changes an object beside its own, without a condition: what is believed of that is
+    /// forgotten. To be called before it goes out and after it was answered.
+    pub fn changed(&self, route: &Route, object: &str, counted: &RouteMetrics) {
         let cell = self.cell(&name(route, object));
         cell.changed.store(true, Ordering::Release);
+        let gap = match cell.slot.try_lock() {
+            Ok(mut slot) => slot.gap(Gap::Unconditional),
+            Err(_) => Some(Gap::Unconditional),
+        };
+        say(&route.name, counted, gap);
     }
 
     /// Who signs the question, where requests of this route are signed.
@@ -170,7 +193,19 @@ const fn call(found: &Match<'_>) -> Call {
         (Effect::Removes, ..) => Call::Delete,
         (_, true, &Method::PUT) => Call::Copy,
         (_, true, _) => Call::Complete,
-        _ => Call::Put,
+        (_, _, &Method::PUT) => Call::Put,
+        _ => Call::Change,
+    }
+}
+
+fn say(route: &str, counted: &RouteMetrics, gap: Option<Gap>) {
+    if let Some(gap) = gap {
+        counted.guard_gaps.inc();
+        tracing::warn!(
+            route,
+            why = gap.word(),
+            "the guard does not close the window for an object: it is drained, not guarded"
+        );
     }
 }
 
@@ -219,34 +254,51 @@ impl Turn {
     /// the guard.
     ///
     /// # Errors
-    /// [`Unconditional`]
+    /// [`Unconditional`]; then the headers are as they were.
     pub fn condition(&mut self, headers: &mut HeaderMap) -> Result<(), Unconditional> {
         let created_only = self.guard == Guard::CreateOnly;
-        let ours = match (self.effect, self.guard, self.slot.pin(self.token)) {
-            (Effect::Beside, ..) => return Ok(()),
-            (Effect::Unconditional, ..) => return self.without(Gap::Unconditional),
-            (_, Guard::CreateOnly, _) => Condition::Create,
+        let ours = match (self.effect, self.slot.pin(self.token)) {
+            (Effect::Beside, _) => return Ok(()),
+            (Effect::Unconditional, _) => return self.without(Gap::Unconditional),
+            _ if created_only => Condition::Create,
             _ if self.known.ignores(self.call) => return self.without(Gap::Ignored),
-            // An object store has no way to say it of what is to be taken away.
-            (Effect::Removes, _, Pin::Absent) if self.exact => return self.without(Gap::Removed),
-            (_, _, Pin::Absent) => Condition::Create,
-            (_, _, Pin::At(etag)) => Condition::Match(etag.clone()),
-            (_, _, Pin::Unknown) => return Ok(()), // it has no strong validator, and that was told
+            // There is no way to say it of what is to be taken away.
+            (Effect::Removes, Pin::Absent) => return self.without(Gap::Removed),
+            (_, Pin::Absent) => Condition::Create,
+            (_, Pin::At(etag)) => Condition::Match(etag.clone()),
+            (_, Pin::Unknown) => return Ok(()), // it has no strong validator, and that was told
         };
-        match self.known.of(self.call, &ours) {
-            Some(false) => return self.without(Gap::Ignored),
-            None if self.required => return Err(Unconditional::Untried),
-            None | Some(true) => {}
-        }
-        let put = condition::put(&ours, headers, created_only);
-        let whose = put.map_err(|clash| Unconditional::Clash(clash.0))?;
+        let how = How {
+            always: created_only,
+            exact: self.upstream.kind == Kind::S3,
+            removes: self.effect == Effect::Removes,
+        };
+        let planned = condition::plan(&ours, headers, how);
+        let sent = planned.map_err(|clash| Unconditional::Clash(clash.0))?;
+        self.is_honoured(&sent)?;
+        sent.put(headers);
         // That an object is there already may be its own holder's doing: its client is told by the resource.
-        self.whose = if created_only {
+        let whose = if created_only {
             Whose::Clients { pinned: false }
         } else {
-            whose
+            sent.whose
         };
+        self.carried = Some((whose, sent.test));
         Ok(())
+    }
+
+    /// Whether the upstream is known to look at it.
+    fn is_honoured(&mut self, sent: &Sent) -> Result<(), Unconditional> {
+        match self.known.of(self.call, sent.test) {
+            // It would write over what is there.
+            Some(false) if self.call == Call::Copy && self.guard == Guard::CreateOnly => {
+                Err(Unconditional::Required(Gap::Ignored.word()))
+            }
+            Some(false) => self.without(Gap::Ignored),
+            None if self.required => Err(Unconditional::Untried),
+            None if self.known.is_any() => self.without(Gap::Untried),
+            None | Some(true) => Ok(()),
+        }
     }
 
     fn without(&mut self, gap: Gap) -> Result<(), Unconditional> {
@@ -269,14 +321,15 @@ impl Turn {
 
     /// Takes the head of its final answer, and says what its client is to be told.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) -> Told {
-        let verdict = answer::of_head(self.does, self.whose, status, headers);
+        let unsettled = self.upstream.unsettled_status.contains(&status);
+        let verdict = answer::of_head(self.does, self.carried, status, unsettled, headers);
         let told = verdict.told;
         self.open = false;
         self.take(verdict);
         if status.is_success() && self.effect == Effect::Removes {
             self.tell(Gap::Removed);
         }
-        if status.is_server_error() || status == StatusCode::ACCEPTED {
+        if status.is_server_error() || unsettled {
             self.lose();
         }
         told
@@ -294,7 +347,7 @@ impl Turn {
     pub fn ended(&mut self) {
         if self.does == Does::Reports && !self.report.is_empty() {
             let report = std::mem::take(&mut self.report);
-            let verdict = answer::of_report(self.whose, &report);
+            let verdict = answer::of_report(self.carried, &report);
             self.take(verdict);
         }
     }
@@ -352,10 +405,7 @@ impl Turn {
     }
 
     fn say(&self, gap: Option<Gap>) {
-        if let Some(gap) = gap {
-            self.counted.guard_gaps.inc();
-            tracing::warn!(route = %self.route, why = gap.word(), "the guard does not close the window for an object: it is drained, not guarded");
-        }
+        say(&self.route, &self.counted, gap);
     }
 }
 

@@ -7,12 +7,12 @@ use super::permit::Permit;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::fence::Token;
-use crate::forward::{Guarded, Kept, Outgoing, Place};
+use crate::forward::{Guarded, Kept, Outgoing, Place, Ungathered};
 use crate::guard::{Setting, Turn, Unlearnt};
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, Effect, Match};
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use std::future::poll_fn;
 
 const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
@@ -51,9 +51,7 @@ impl Journey {
         permit: Permit,
         request: &mut Outgoing,
     ) -> Result<Ready<'a>, Refusal> {
-        for other in &found.others {
-            self.shared.guards.changed(found.route, other);
-        }
+        self.changed(found);
         if found.object.is_none() {
             return Ok((permit, None, None));
         }
@@ -75,6 +73,14 @@ impl Journey {
                 Ok((permit, None, None))
             }
             Permit::Exempt(_) => Ok((permit, None, None)),
+        }
+    }
+
+    /// Notes that the objects which the request changes beside its own may be others by now.
+    pub(super) fn changed(&self, found: &Match<'_>) {
+        let counted = &self.shared.counted[found.route.index];
+        for other in &found.others {
+            self.shared.guards.changed(found.route, other, counted);
         }
     }
 
@@ -114,17 +120,22 @@ impl Journey {
         request: &mut Outgoing,
     ) -> Result<(Option<Turn>, Option<Kept>, Option<Place<'a>>), Why> {
         let most = found.route.guard_retry.unwrap_or(0);
-        let keeps = request.length().is_some_and(|length| length <= most as u64) && most > 0;
-        let (body, place) = if keeps {
-            let (body, place) = self.upstreams.gather(request, most).await?;
-            (body, Some(place))
+        let small = request.length().is_some_and(|length| length <= most as u64);
+        let gathered = if most > 0 && small && found.method == Method::PUT {
+            match self.upstreams.gather(request, most).await {
+                // Where there is no room it goes without.
+                Err(Ungathered::Busy) => None,
+                gathered => Some(gathered?),
+            }
         } else {
-            (Bytes::new(), None)
+            None
         };
-        let kept = keeps.then(|| Kept {
-            head: request.head.clone(),
-            body,
-        });
+        let (kept, place) = gathered
+            .map(|(body, place)| {
+                let head = request.head.clone();
+                (Kept { head, body }, place)
+            })
+            .unzip();
         let mut turn = self.turn(found, claims, request).await?;
         if let Some(turn) = &mut turn {
             if turn.must_learn() {
@@ -141,18 +152,27 @@ impl Journey {
         claims: &Claims<'_>,
         request: &Outgoing,
     ) -> Result<Option<Turn>, Why> {
+        let setting = self.setting(found, claims, request);
+        let turn = self.shared.guards.turn(setting).await;
+        turn.map_err(|_| Why::Busy)
+    }
+
+    fn setting<'a>(
+        &'a self,
+        found: &'a Match<'_>,
+        claims: &Claims<'_>,
+        request: &'a Outgoing,
+    ) -> Setting<'a> {
         let decoded = request.head.headers.get(DECODED_LENGTH);
         let decoded = decoded.map(HeaderValue::to_str).and_then(Result::ok);
-        let setting = Setting {
+        Setting {
             found,
             head: &request.head,
             token: claims.own.unwrap_or(Token::NONE),
             length: decoded.map_or_else(|| request.length(), |text| text.parse().ok()),
             counted: &self.shared.counted[found.route.index],
             honours: &self.shared.honours[found.route.upstream.index],
-        };
-        let turn = self.shared.guards.turn(setting).await;
-        turn.map_err(|_| Why::Busy)
+        }
     }
 
     async fn looked_at(
@@ -161,7 +181,9 @@ impl Journey {
         claims: &Claims<'_>,
         request: &Outgoing,
     ) -> Result<(), Why> {
-        match self.turn(found, claims, request).await? {
+        let setting = self.setting(found, claims, request);
+        // Where a write of the same holder has its turn, that one learns it.
+        match self.shared.guards.turn_at_once(setting) {
             Some(mut turn) if turn.knows_nothing() => self.learn(found, &mut turn).await,
             _ => Ok(()),
         }

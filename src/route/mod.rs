@@ -184,7 +184,7 @@ impl Routes {
             self.object(&head, &readings, &mut found, |route| {
                 key::of(route, &captures, facts)
             })?;
-            plain::created_only(&found)?;
+            plain::conditional(&found)?;
             return Ok(found);
         }
         plain::effect(&head, target::strip(path.text, entry.strip), &mut found);
@@ -206,7 +206,7 @@ impl Routes {
             end: End::Request,
         };
         let other = self.other_end(&head, &mut found)?;
-        plain::created_only(&found)?;
+        plain::conditional(&found)?;
         let two_ends = found.destination.is_some();
         let reaches = head.methods.reaches_below() || two_ends;
         // A COPY changes nothing at its own path.

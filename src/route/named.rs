@@ -69,7 +69,7 @@ impl Routes {
         bucket.route = on.map_or(own, |entry| &*entry.route);
         bucket.keys = Keys::many(resources);
         bucket.others = others;
-        plain::created_only(bucket)?;
+        plain::conditional(bucket)?;
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn effect(head: &Head<'_>, path: &str, found: &mut Match<'_>) {
     if !found.route.is_guarded() {
         return;
     }
-    let query = head.parts.uri.query();
+    let query = found.target.query(); // less the token
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     found.object = Some(format!("{}{query}", name(head, path)).into());
     found.effect = match found.method {
@@ -34,16 +34,24 @@ pub(super) fn two_ends(head: &Head<'_>, path: &str, other: &Route, found: &mut M
     }
 }
 
-/// Refuses what would change an object that is only created, or take it away.
+/// Refuses what would change an object that is only created, or take it away, and what takes no condition where the
+/// guard is required.
 ///
 /// # Errors
 /// [`Reject::Forbidden`]
-pub(super) fn created_only<'r>(found: &Match<'r>) -> Result<(), Reject<'r>> {
+pub(super) fn conditional<'r>(found: &Match<'r>) -> Result<(), Reject<'r>> {
     let other = found.destination.as_ref().map(|end| end.route);
-    let mut ends = [Some(found.route), other].into_iter().flatten();
-    let created = |route: &Route| route.is_guarded() && route.guard == Guard::CreateOnly;
-    let changes = matches!(found.effect, Effect::Removes | Effect::Unconditional);
-    if changes && ends.any(created) {
+    let ends = [Some(found.route), other].into_iter().flatten();
+    let mut guarded = ends.filter(|route| route.is_guarded());
+    let without = found.effect == Effect::Unconditional;
+    if without && guarded.clone().any(|route| route.guard_required) {
+        return Err(Reject::Forbidden {
+            why: "the route requires that the resource itself refuses late writes (guard_required), and the call takes no condition".into(),
+            route: found.route,
+        });
+    }
+    let changes = without || found.effect == Effect::Removes;
+    if changes && guarded.any(|route| route.guard == Guard::CreateOnly) {
         return Err(Reject::Forbidden {
             why: "objects of this route are only created (guard = \"create-only\"), and the request would change one that is there, or take it away".into(),
             route: found.route,

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use reqsign_core::{
     CommandExecute, CommandOutput, Context, Error, FileRead, HttpSend, OsEnv, Result,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::ServerName;
 use std::process::{Command, Stdio};
 use tokio::task::spawn_blocking;
@@ -80,21 +81,37 @@ fn place(request: &Request<Bytes>) -> Result<(Authority, Option<Tls>)> {
 #[derive(Debug)]
 struct Programs;
 
+/// A program that runs; killed when nobody waits for it any more.
+struct Running(Option<Pid>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process(pid, Signal::KILL); // it may have ended in this moment
+        }
+    }
+}
+
 impl CommandExecute for Programs {
     async fn command_execute<'a>(
         &'a self,
         program: &'a str,
         args: &'a [&'a str],
     ) -> Result<CommandOutput> {
-        let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null());
-        let ran = spawn_blocking(move || command.output()).await;
-        let ran = ran.map_err(|e| Error::unexpected(e.to_string()))?;
-        let output = ran.map_err(|e| {
+        let failed = |e: std::io::Error| {
             Error::config_invalid(format!(
                 "{program}, which the profile names, cannot run: {e}"
             ))
-        })?;
+        };
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(failed)?;
+        let mut running = Running(Some(Pid::from_child(&child)));
+        let ended = spawn_blocking(move || child.wait_with_output()).await;
+        running.0 = None;
+        let ended = ended.map_err(|e| Error::unexpected(e.to_string()))?;
+        let output = ended.map_err(failed)?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),
             stdout: output.stdout,

@@ -7,6 +7,11 @@ mod chain;
 
 use http::request::Parts;
 use reqsign_aws_v4::{Credential, DefaultCredentialProvider, RequestSigner};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the search for credentials may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Signs requests to the object stores of one region. Credentials are looked for when they are first needed,
 /// kept until they expire, and never logged.
@@ -23,14 +28,19 @@ impl Signer {
         Self(reqsign_core::Signer::new(chain::context(), chain, signer))
     }
 
-    /// Signs all headers of a request, whose URI names the host. May ask a service for credentials, for 5 s at
-    /// most. Dropping the future leaves the request as it was.
+    /// Signs all headers of a request, whose URI names the host. May ask others for credentials, for 10 s at most.
+    /// Dropping the future leaves the request as it was.
     ///
     /// # Errors
     /// Why there are no credentials, for the operator; then the request is as it was.
     pub async fn sign(&self, head: &mut Parts) -> Result<(), String> {
-        let signed = self.0.sign(head, None).await;
-        signed.map_err(|error| format!("no credentials for the object store: {error}"))
+        let none = |why: String| format!("no credentials for the object store: {why}");
+        match timeout(PATIENCE, self.0.sign(head, None)).await {
+            Ok(signed) => signed.map_err(|error| none(error.to_string())),
+            Err(_) => Err(none(
+                "whoever was asked for them did not answer in time".into(),
+            )),
+        }
     }
 }
 
@@ -38,7 +48,7 @@ impl Signer {
 mod tests {
     use super::*;
     use http::Request;
-    use reqsign_core::{Context, OsEnv, StaticEnv};
+    use reqsign_core::{Context, StaticEnv};
 
     /// The signature is the library's; that the credentials come from the environment, and that the Host which
     /// goes out is signed, is ours.
@@ -53,7 +63,6 @@ mod tests {
             home_dir: None,
             envs,
         });
-        let _ = OsEnv; // what the product uses
         let signer = Signer(reqsign_core::Signer::new(
             context,
             DefaultCredentialProvider::new(),

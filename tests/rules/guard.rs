@@ -537,6 +537,7 @@ fn objects_that_a_list_deletes_are_asked_for_again() {
     g.put(5, "a").answered(200);
     let list = "<Delete><Object><Key>a</Key></Object></Delete>";
     g.send("POST", "/b?delete", 5, &[], list).answered(200);
+    assert_eq!(g.gaps(), 1, "it takes no condition");
     g.store.put(g.path, "as if it were another");
     g.put(5, "b").answered(200);
     assert_eq!((g.questions(), g.conflicts()), (2, 0));
@@ -649,7 +650,7 @@ fn a_call_whose_condition_is_ignored_is_drained_or_refused() {
         m.deaf.insert("DELETE");
     });
     g.gw.start_again();
-    assert_eq!(strength(&g), "guarded");
+    assert_eq!(strength(&g), "drained", "a late DELETE would do harm");
     g.put(5, "a").answered(200);
     assert_eq!(g.gaps(), 0);
     g.send("DELETE", g.path, 5, &[], "").answered(204);
@@ -661,10 +662,14 @@ fn a_call_whose_condition_is_ignored_is_drained_or_refused() {
         "guard = \"etag\"\nguard_required = true",
     );
     g.gw.start_again();
+    assert_eq!(strength(&g), "guarded", "none goes out");
     g.put(5, "b").answered(200);
     g.send("DELETE", g.path, 5, &[], "")
         .refused(403, "forbidden");
     g.send("DELETE", "/b/a?versionId=v", 5, &[], "")
+        .refused(403, "forbidden");
+    let list = "<Delete><Object><Key>a</Key></Object></Delete>";
+    g.send("POST", "/b?delete", 6, &[], list)
         .refused(403, "forbidden");
     assert_eq!(g.content().as_deref(), Some("b"));
 }
@@ -706,4 +711,63 @@ fn the_check_says_what_a_guard_depends_on() {
         code == Some(0) && all.contains("route files: guarded, if the probe"),
         "{all}"
     );
+}
+
+#[test]
+fn another_condition_of_the_clients_that_does_not_hold_is_its_own_affair() {
+    let g = objects("etag", |c| c);
+    g.put(5, "a").answered(200);
+    g.store.behaves(|m| {
+        m.answers.insert("copy".into(), 412);
+    });
+    let headers = [
+        ("x-amz-copy-source", "/b/c"),
+        ("x-amz-copy-source-if-match", "\"x\""),
+        ("X-Tag", "copy"),
+    ];
+    g.send("PUT", g.path, 5, &headers, "").answered(412);
+    assert_eq!(g.conflicts(), 0);
+    g.put(5, "b").answered(200);
+}
+
+#[test]
+fn what_is_not_there_is_taken_away_without_a_condition() {
+    for g in [plain("etag", |c| c), objects("etag", |c| c)] {
+        g.send("DELETE", g.path, 5, &[], "").answered(204);
+        let sent = g.store.last("t5");
+        assert_eq!(
+            (sent.header("if-match"), sent.header("if-none-match")),
+            (None, None)
+        );
+        assert_eq!(g.gaps(), 1);
+    }
+}
+
+#[test]
+fn what_the_probe_cannot_try_is_not_claimed() {
+    let g = plain("etag", |c| {
+        c.upstream_without("conditions")
+            .upstream("probe", "\"/files/probe\"")
+    });
+    g.put(5, "a").answered(200);
+    let etag = g.store.etag(g.path).unwrap();
+    g.send("PATCH", g.path, 5, &[], "b").answered(200);
+    assert_eq!(
+        g.store.last("t5").header("if-match"),
+        Some(etag.as_str()),
+        "it may be looked at"
+    );
+    assert_eq!(g.gaps(), 1);
+}
+
+#[test]
+fn a_read_does_not_wait_for_a_write_of_its_holder() {
+    let g = plain("etag", |c| c.route("raise_on_read", "true"));
+    g.put(5, "a").answered(200);
+    g.store.hold("long");
+    let long = g.putting(5, "long", "b");
+    g.store.awaits("long");
+    g.send("GET", g.path, 5, &[], "").answered(200);
+    assert_eq!(g.store.release("long"), 200);
+    long.join().unwrap();
 }

@@ -310,6 +310,7 @@ fn answer(state: &mut State, came: &Came, body: &[u8]) -> Answer {
             };
             (200, headers, Vec::new())
         }
+        "DELETE" if query.contains("uploadId=") => plain(204),
         "DELETE" => {
             state.objects.remove(path);
             plain(204)

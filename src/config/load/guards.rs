@@ -5,6 +5,7 @@
 use super::route::Placed;
 use crate::config::file::{Source, Table};
 use crate::config::settings::{Conditions, Guard, Mode, Route};
+use crate::config::template::Part;
 use crate::config::value::Value;
 use std::sync::Arc;
 
@@ -66,6 +67,13 @@ fn one(source: &Source<'_>, placed: &Placed) {
         warn("guard", "has no effect, since the route does not enforce");
         return;
     }
+    let selects = |part: &&Part| matches!(part, Part::Header(_));
+    if let Some(part) = route.resource.parts().iter().find(selects) {
+        let what = format!(
+            "is for objects that host, path and query alone tell apart, and the resource has {part}: remove it, or the guard"
+        );
+        fault("guard", &what);
+    }
     if route.upstream.conditions == Conditions::Unknown {
         let what = format!(
             "is not known to be honoured by upstream {}, so the route is {} and no more: write `probe` there, or conditions = \"trusted\"",
@@ -97,7 +105,9 @@ fn hole(routes: &[Placed], at: usize) -> Option<Arc<str>> {
     let own = &*routes.get(at)?.route;
     let beside = |(other_at, placed): (usize, &Placed)| {
         let other = &*placed.route;
-        let takes_all = own.methods.is_none() && (own.host.is_none() || own.host == other.host);
+        let takes_all = own.methods.is_none()
+            && (own.host.is_none() || own.host == other.host)
+            && own.strip_prefix == other.strip_prefix;
         let reached = other_at < at || !takes_all;
         (other_at != at && reached && goes_round(own, other)).then(|| Arc::clone(&other.name))
     };
