@@ -11,6 +11,7 @@
 mod answer;
 mod condition;
 mod honours;
+mod line;
 mod pin;
 mod probe;
 mod question;
@@ -19,7 +20,8 @@ mod turn;
 
 pub use answer::Told;
 pub use honours::{Honours, Known};
+pub use line::{Crowded, Setting};
 pub use probe::{Probe, Untried};
 pub use question::Unlearnt;
 pub use table::Guards;
-pub use turn::{Crowded, Setting, Turn, Unconditional};
+pub use turn::{Turn, Unconditional};
