@@ -2,12 +2,14 @@
 //! configuration to last request.
 
 mod encryption;
+mod error;
 mod plan;
 pub mod probing;
 mod records;
 mod reload;
 
 pub use encryption::Encryption;
+pub use error::Error;
 
 use crate::admin;
 use crate::admit::{Gates, Tenure};
@@ -19,8 +21,8 @@ use crate::lifecycle::{Heart, Manager, Pulse, Stop};
 use crate::listen::{self, BindError, Bound, Limits, Passed, Room};
 use crate::record::Metrics;
 use crate::stamp::Stamp;
-use crate::store::{Observer, OpenError, RocksStore};
-use crate::tls::{TlsError, server};
+use crate::store::{Observer, RocksStore};
+use crate::tls::server;
 use reload::Live;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -39,49 +41,6 @@ const SWEEP: Duration = Duration::from_millis(100);
 const GATE_SWEEP: Duration = Duration::from_secs(10);
 /// How soon a certificate that has changed on disk is noticed.
 const TLS_LOOK: Duration = Duration::from_secs(1);
-
-/// Why a gateway did not start, or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] OpenError),
-    /// An address cannot be listened on.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// A certificate, a key or the roots cannot be used.
-    #[error("{key}: {why}")]
-    Tls {
-        /// The key of the configuration that names them.
-        key: String,
-        /// What is wrong with them.
-        why: TlsError,
-    },
-    /// The access log cannot be written.
-    #[error("access_log: {0}")]
-    AccessLog(std::io::Error),
-    /// Traces cannot be sent.
-    #[error("opentelemetry: {0}")]
-    Traces(std::io::Error),
-    /// A route requires its guard, and does not have it.
-    #[error(
-        "routes.{route}.guard_required: upstream {upstream} is not known to honour the conditions of the guard: {why}"
-    )]
-    Guard {
-        /// The route.
-        route: String,
-        /// Its upstream.
-        upstream: String,
-        /// What is known of it.
-        why: String,
-    },
-    /// The system refuses a thread, a runtime or a metrics registry.
-    #[error("cannot start: {0}")]
-    System(String),
-    /// The store did not close in order. No commit is lost; the next start waits for the settle.
-    #[error("the store did not close in order: {0}")]
-    Close(crate::store::Error),
-}
 
 /// A gateway that holds its store and its addresses, and does not serve yet.
 pub struct Gateway {

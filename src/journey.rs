@@ -10,6 +10,7 @@ mod named;
 mod note;
 mod permit;
 mod reply;
+mod signed;
 mod tally;
 mod worker;
 
@@ -27,6 +28,7 @@ use crate::record::{
 };
 use crate::refusal::{Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
+use crate::sign::Signing;
 use crate::tls::client::Tls;
 use claims::Claims;
 use http::header::{CONNECTION, HOST};
@@ -35,6 +37,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use permit::Permit;
+use signed::Who;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,6 +60,8 @@ pub struct Shared {
     pub guards: Arc<Guards>,
     /// For each upstream, what is known of the conditions that it honours.
     pub honours: Vec<Arc<Honours>>,
+    /// For each upstream, how it is signed for where the gateway does that.
+    pub signing: Vec<Option<Arc<Signing>>>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Who is told of each request.
@@ -183,6 +188,7 @@ impl Journey {
         let found = self.shared.routes.classify(head);
         let mut found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.is_on(found.route, &self.shared.counted[found.route.index]);
+        let identity = self.identify(found.route, head, tally)?; // who asks, where the gateway signs
         let mut place = None; // among the bodies that are held
         if found.lists_objects {
             // Rare: kept out of this future.
@@ -193,9 +199,8 @@ impl Journey {
         let head = &mut request.head;
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
-        let claims = self
-            .consent(&found, claims, client, head, &policies)
-            .await?; // 3 who is asked agrees
+        let who = Who::of(client, identity.as_ref());
+        let claims = self.consent(&found, claims, who, head, &policies).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
         note::traced(tally, &mut head.headers);
         request.upgrade = found.upgrade;
@@ -207,6 +212,9 @@ impl Journey {
             .admit(&found, &claims, client, &policies, tally)
             .await?; // 5 sealed, durable, drained
         drop(policies);
+        let permit = self
+            .sign(&found, &claims, permit, identity, &mut request)
+            .await?;
         let ready = self.guard(&found, &claims, permit, &mut request).await?; // 6 a condition for the resource itself
         let (permit, guarded, kept_in) = ready;
         let mut response = self

@@ -190,6 +190,37 @@ impl Why {
                  is among them. The fence is as it was, and nothing was forwarded.",
                 None,
             ),
+            Self::Unproven(why) => answer(
+                S::FORBIDDEN,
+                D::Forbidden,
+                "unauthenticated",
+                DENIED,
+                "Nothing proves who the client is",
+                &sentence(why),
+                None,
+            ),
+            Self::Unsigned(why) => answer(
+                S::SERVICE_UNAVAILABLE,
+                D::Unguarded,
+                "signing-unavailable",
+                "proxy_internal_error",
+                "The gateway cannot sign for its client",
+                &sentence(why),
+                Some(LATER),
+            ),
+            Self::Forged { sent } => answer(
+                S::FORBIDDEN,
+                if *sent {
+                    D::OutcomeUnknown
+                } else {
+                    D::Forbidden
+                },
+                "forged-body",
+                DENIED,
+                "The request's body is not what its client signed",
+                "It was cut off at the first chunk whose signature does not hold. The store never saw its end.",
+                None,
+            ),
             Self::Unverified => answer(
                 S::FORBIDDEN,
                 D::Unverified,

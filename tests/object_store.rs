@@ -103,11 +103,11 @@ fn rclone_writes_with_its_token_and_a_zombie_is_told_once() {
     done(6, &["deletefile", target]);
 }
 
-/// Runs a script of boto3's before the gateway.
-fn runs(script: &str, gateway: &Gateway, store: &Store) {
+/// Runs a script of boto3's before the gateway, with these variables.
+fn runs(script: &str, gateway: &Gateway, store: &Store, env: &[(&str, &str)]) {
     let script = path(script);
     let args = [script.to_str().unwrap(), &url(gateway.port), &store.url()];
-    let client = python(&args).output().unwrap();
+    let client = python(&args).envs(env.iter().copied()).output().unwrap();
     assert!(
         client.status.success(),
         "{}: {}{}\nthe gateway said: {}",
@@ -121,7 +121,7 @@ fn runs(script: &str, gateway: &Gateway, store: &Store) {
 #[test]
 fn boto3_writes_with_its_token_and_a_zombie_is_told_once() {
     for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
-        runs("tests/interop/s3.py", &before(&store), &store);
+        runs("tests/interop/s3.py", &before(&store), &store, &[]);
     }
 }
 
@@ -145,5 +145,31 @@ fn boto3_writes_through_a_guard() {
     // What the page of guards says of it.
     let found = "strength=\"drained\" ignored=\"CopyObject, DELETE\"";
     assert!(gateway.log().contains(found), "{}", gateway.log());
-    runs("tests/interop/guards.py", &gateway, &store);
+    runs("tests/interop/guards.py", &gateway, &store, &[]);
+}
+
+/// Its clients have keys of their own, which the store does not know.
+#[test]
+fn boto3_and_chunks_through_a_gateway_that_signs() {
+    const CLIENT: [(&str, &str); 2] = [
+        ("GATEWAY_KEY", "client-of-tests"),
+        ("GATEWAY_SECRET", "secret-of-the-client"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.toml");
+    let [(_, key), (_, secret)] = CLIENT;
+    std::fs::write(&keys, format!("{key} = \"{secret}\"\n")).unwrap();
+    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
+        let config = Config::new(store.port)
+            .upstream("kind", "\"s3\"")
+            .upstream("sign", "true")
+            .upstream("client_keys", &format!("'{}'", keys.display()))
+            .route("path", "\"/{bucket}/{*key}\"")
+            .route("resource", "\"{bucket}/{key}\"")
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let gateway = Gateway::start(config);
+        runs("tests/interop/s3.py", &gateway, &store, &CLIENT);
+        runs("tests/interop/chunks.py", &gateway, &store, &CLIENT);
+    }
 }

@@ -54,6 +54,8 @@ mod regressions_pool;
 mod reload;
 #[path = "rules/resources.rs"]
 mod resources;
+#[path = "rules/signing.rs"]
+mod signing;
 #[path = "rules/systemd.rs"]
 mod systemd;
 #[path = "rules/tls.rs"]

@@ -2,6 +2,7 @@
 
 use super::Error;
 use crate::config::{Settings, Upstream};
+use crate::sign::Clients;
 use crate::tls::{TlsError, client, server};
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ pub struct Encryption {
     pub(super) clients: Option<Arc<server::Tls>>,
     /// For each upstream.
     pub(super) upstreams: Vec<Option<Arc<client::Tls>>>,
+    /// For each upstream, the clients for whom it is signed.
+    pub(super) keys: Vec<Option<Arc<Clients>>>,
 }
 
 impl Encryption {
@@ -25,9 +28,11 @@ impl Encryption {
             .upstreams
             .iter()
             .map(|upstream| upstream_side(upstream));
+        let keys = settings.upstreams.iter().map(|upstream| keys(upstream));
         Ok(Self {
             clients: clients.map(Arc::new),
             upstreams: upstreams.collect::<Result<_, Error>>()?,
+            keys: keys.collect::<Result<_, Error>>()?,
         })
     }
 
@@ -46,9 +51,12 @@ impl Encryption {
                 None => upstream_side(upstream),
             }
         });
+        // Read again with each configuration.
+        let keys = settings.upstreams.iter().map(|upstream| keys(upstream));
         Ok(Self {
             clients: self.clients.clone(),
             upstreams: upstreams.collect::<Result<_, Error>>()?,
+            keys: keys.collect::<Result<_, Error>>()?,
         })
     }
 
@@ -62,6 +70,18 @@ impl Encryption {
                 tell(&upstream.name, tls.refresh());
             }
         }
+        for (upstream, keys) in settings.upstreams.iter().zip(&self.keys) {
+            let name = &*upstream.name;
+            match keys.as_ref().map(|keys| keys.refresh()) {
+                None | Some(Ok(false)) => {}
+                Some(Ok(true)) => {
+                    tracing::info!(upstream = name, "the clients' keys have changed");
+                }
+                Some(Err(error)) => {
+                    tracing::error!(upstream = name, %error, "the clients' keys have changed and cannot be used: the old ones stay");
+                }
+            }
+        }
     }
 }
 
@@ -73,6 +93,17 @@ fn upstream_side(upstream: &Upstream) -> Result<Option<Arc<client::Tls>>, Error>
     let opened = client::open(files, upstream.http2);
     let opened = opened.map_err(|why| Error::Tls { key: key(), why })?;
     Ok(Some(Arc::new(opened)))
+}
+
+fn keys(upstream: &Upstream) -> Result<Option<Arc<Clients>>, Error> {
+    let Some(path) = upstream.client_keys.clone() else {
+        return Ok(None);
+    };
+    let clients = Clients::open(path).map_err(|why| Error::Keys {
+        key: format!("upstreams.{}.client_keys", upstream.name),
+        why,
+    })?;
+    Ok(Some(Arc::new(clients)))
 }
 
 fn tell(whose: &str, refreshed: Result<bool, TlsError>) {

@@ -8,6 +8,7 @@ use crate::guard::{Guards, Honours};
 use crate::journey::{Plan, Shared};
 use crate::record::{Metrics, Recorders, RouteMetrics};
 use crate::route::Routes;
+use crate::sign::Signing;
 use crate::store::{FenceStore, InForce};
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub(super) fn first(
         counted: counted(&policies),
         gates,
         honours: honours(&settings, &guards),
+        signing: signing(&settings, &guards, encryption),
         guards,
         reach: metrics.reach.take_up(urls(&settings)),
         metrics,
@@ -89,6 +91,7 @@ pub(super) fn next(
         counted: counted(&policies),
         gates: Arc::clone(&before.gates),
         honours: honours(&settings, &before.guards),
+        signing: signing(&settings, &before.guards, encryption),
         guards: Arc::clone(&before.guards),
         reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
@@ -102,6 +105,24 @@ pub(super) fn next(
 fn honours(settings: &Settings, guards: &Guards) -> Vec<Arc<Honours>> {
     let upstreams = settings.upstreams.iter();
     upstreams.map(|upstream| guards.honours(upstream)).collect()
+}
+
+fn signing(
+    settings: &Settings,
+    guards: &Guards,
+    encryption: &Encryption,
+) -> Vec<Option<Arc<Signing>>> {
+    let upstreams = settings.upstreams.iter().zip(&encryption.keys);
+    let signing = upstreams.map(|(upstream, clients)| {
+        upstream.sign.then(|| {
+            Arc::new(Signing {
+                signer: guards.signer(&upstream.region),
+                region: upstream.region.clone(),
+                clients: clients.clone(),
+            })
+        })
+    });
+    signing.collect()
 }
 
 fn counted(policies: &[Arc<Policy>]) -> Vec<Arc<RouteMetrics>> {

@@ -47,6 +47,12 @@ pub struct Upstream {
     /// `min_body_rate`: the least that a request's body must bring while the gateway waits for it, in bytes a
     /// second.
     pub min_body_rate: Option<NonZeroU64>,
+    /// `sign`: the gateway signs for its clients.
+    pub sign: bool,
+    /// `client_keys`: who they are; `None`: whoever is let in.
+    pub client_keys: Option<PathBuf>,
+    /// `virtual_hosts`: a host below that of its routes names a bucket.
+    pub virtual_hosts: bool,
     /// `region`, in which requests to an object store are signed.
     pub region: String,
     /// `conditions` and `probe`: how it is known whether it honours conditional requests.

@@ -142,6 +142,8 @@ async fn converse(
         if progress.is_broken() {
             let why = if progress.is_too_large() {
                 Failure::BodyTooLarge
+            } else if progress.is_forged() {
+                Failure::Forged
             } else {
                 Failure::BodyBroken
             };

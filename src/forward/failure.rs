@@ -32,6 +32,9 @@ pub enum Failure {
     /// The client's body became larger than it may be.
     #[error("the request body is too large")]
     BodyTooLarge,
+    /// A part of the client's body is not what it signed.
+    #[error("the request body is not what was signed")]
+    Forged,
     /// The resource refused it, since somebody wrote past the gateway.
     #[error("the object was written past the gateway")]
     Conflict,

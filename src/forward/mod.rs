@@ -37,6 +37,7 @@ use crate::admit::{Exempt, Pass};
 use crate::config::settings::{SettledAt, Upstream};
 use crate::record::Reach;
 use crate::route::upgrade;
+use crate::sign::Chunks;
 use crate::tls::client::Tls;
 use attend::Attended;
 use bytes::Bytes;
@@ -271,6 +272,11 @@ impl Outgoing {
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.body.size_hint().exact()
+    }
+
+    /// Takes its body out of the signed chunks in which it comes: `length` bytes in all.
+    pub fn unchunk(&mut self, chunks: Chunks, length: u64) {
+        self.body.unchunk(chunks, length);
     }
 
     /// Bounds the size of its body. False where the body says by itself that it is larger.

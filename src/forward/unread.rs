@@ -5,6 +5,7 @@
 
 use super::attend::Orphans;
 use super::upload::Progress;
+use crate::sign::Chunks;
 use bytes::Bytes;
 use http::Version;
 use http::header::EXPECT;
@@ -15,7 +16,7 @@ use hyper::body::Incoming;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -34,6 +35,17 @@ pub(super) struct Came {
     body: Option<Source>,
     /// Who reads on.
     orphans: Option<Weak<Orphans>>,
+    /// The signed chunks in which it comes, and how much is to come of it without them.
+    chunks: Option<Box<(Chunks, u64)>>,
+}
+
+/// Why a body cannot be read on.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// It broke off.
+    Broken,
+    /// A part of it is not what its client signed.
+    Forged,
 }
 
 /// Where the parts of a body come from.
@@ -54,6 +66,7 @@ impl Came {
         Self {
             orphans: reads_on.then(|| Rc::downgrade(orphans)),
             body: Some(Source::Client(body)),
+            chunks: None,
         }
     }
 
@@ -62,6 +75,7 @@ impl Came {
         Self {
             orphans: None,
             body: Some(Source::Held(Full::new(body))),
+            chunks: None,
         }
     }
 
@@ -76,16 +90,21 @@ fn is_small(body: &Incoming) -> bool {
     body.size_hint().exact().is_some_and(|size| size <= SMALL)
 }
 
-impl Body for Came {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl Came {
+    /// What comes of it is in signed chunks: `length` bytes without them.
+    pub(super) fn unchunk(&mut self, chunks: Chunks, length: u64) {
+        self.chunks = Some(Box::new((chunks, length)));
+    }
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+    fn poll_source(
+        &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
         match &mut self.body {
-            Some(Source::Client(body)) => Pin::new(body).poll_frame(cx),
+            Some(Source::Client(body)) => {
+                let polled = Pin::new(body).poll_frame(cx);
+                polled.map(|frame| frame.map(|frame| frame.map_err(|_| Unreadable::Broken)))
+            }
             Some(Source::Held(body)) => {
                 let polled = Pin::new(body).poll_frame(cx);
                 polled.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})))
@@ -94,7 +113,57 @@ impl Body for Came {
         }
     }
 
+    /// The next part out of its chunks, each checked before a byte of it is given.
+    fn poll_chunks(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
+        loop {
+            let Some((chunks, left)) = self.chunks.as_deref_mut() else {
+                return Poll::Ready(None);
+            };
+            if let Some(part) = chunks.pop() {
+                let Some(rest) = left.checked_sub(part.len() as u64) else {
+                    return Poll::Ready(Some(Err(Unreadable::Forged))); // more than it was to have
+                };
+                *left = rest;
+                return Poll::Ready(Some(Ok(Frame::data(part))));
+            }
+            let over = chunks.is_over() && *left == 0;
+            let pushed = match ready!(self.poll_source(cx)) {
+                None if over => return Poll::Ready(None),
+                None => return Poll::Ready(Some(Err(Unreadable::Broken))),
+                Some(Err(why)) => return Poll::Ready(Some(Err(why))),
+                Some(Ok(frame)) => match (frame.data_ref(), self.chunks.as_deref_mut()) {
+                    (Some(data), Some((chunks, _))) => chunks.push(data),
+                    _ => Ok(()), // trailers, of which the chunks say nothing
+                },
+            };
+            if pushed.is_err() {
+                return Poll::Ready(Some(Err(Unreadable::Forged)));
+            }
+        }
+    }
+}
+
+impl Body for Came {
+    type Data = Bytes;
+    type Error = Unreadable;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
+        if self.chunks.is_some() {
+            return self.poll_chunks(cx);
+        }
+        self.poll_source(cx)
+    }
+
     fn is_end_stream(&self) -> bool {
+        if let Some(chunks) = &self.chunks {
+            return chunks.1 == 0;
+        }
         match &self.body {
             Some(Source::Client(body)) => body.is_end_stream(),
             Some(Source::Held(body)) => body.is_end_stream(),
@@ -103,6 +172,9 @@ impl Body for Came {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(chunks) = &self.chunks {
+            return SizeHint::with_exact(chunks.1);
+        }
         match &self.body {
             Some(Source::Client(body)) => body.size_hint(),
             Some(Source::Held(body)) => body.size_hint(),

@@ -5,8 +5,9 @@
 
 use super::headers;
 use super::pace::Pace;
-use super::unread::{Came, Rest};
+use super::unread::{Came, Rest, Unreadable};
 use crate::clock::Time;
+use crate::sign::Chunks;
 use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
@@ -45,6 +46,7 @@ pub(super) struct Progress {
     last: Cell<Option<Time>>,
     broken: Cell<bool>,
     too_large: Cell<bool>,
+    forged: Cell<bool>,
     waits_for_client: Cell<bool>,
     pace: Pace,
     /// The client was behind its rate when it was last looked at.
@@ -144,6 +146,11 @@ impl Progress {
         self.too_large.get()
     }
 
+    /// Whether it was broken off since a part of it is not what its client signed.
+    pub(super) fn is_forged(&self) -> bool {
+        self.forged.get()
+    }
+
     /// Whether it is overdue by its client, who sends nothing or too little; else the upstream does not take
     /// it.
     pub(super) fn waits_for_client(&self) -> bool {
@@ -214,6 +221,17 @@ impl Upload {
             self.progress.finish();
         }
         self.body = Some(body);
+    }
+
+    /// What comes of it is in signed chunks: `length` bytes without them.
+    pub(super) fn unchunk(&mut self, chunks: Chunks, length: u64) {
+        if let Some(body) = &mut self.body {
+            body.unchunk(chunks, length);
+            self.left = Some(length);
+            if length == 0 {
+                self.progress.finish();
+            }
+        }
     }
 
     /// No body.
@@ -294,7 +312,8 @@ impl Body for Upload {
                 }
                 return Poll::Ready(None);
             }
-            Poll::Ready(Some(Err(_))) => {
+            Poll::Ready(Some(Err(why))) => {
+                self.progress.forged.set(matches!(why, Unreadable::Forged));
                 self.progress.broken.set(true);
                 self.progress.wake();
                 return Poll::Pending;

@@ -11,7 +11,7 @@ use crate::config::{Kind, Route};
 use crate::fence::Token;
 use crate::record::RouteMetrics;
 use crate::route::{Effect, Match};
-use crate::sign::Signer;
+use crate::sign::{Signer, stamp};
 use http::Method;
 use http::request::Parts;
 use std::sync::Arc;
@@ -96,6 +96,11 @@ impl Guards {
             token,
             length,
             carried: None,
+            stamp: head
+                .headers
+                .get(stamp::WRITE)
+                .filter(|_| route.upstream.sign)
+                .cloned(),
             question,
             open: false,
             report: Vec::new(),

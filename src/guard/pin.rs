@@ -83,12 +83,14 @@ impl Gap {
 }
 
 /// A write whose outcome is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     /// Whose it was.
     pub(super) token: Token,
     /// The size of what it was to put there.
     pub(super) length: u64,
+    /// Its name in the object's metadata, where it has one.
+    pub(super) stamp: Option<HeaderValue>,
 }
 
 /// One object.

@@ -1,10 +1,9 @@
 //! What the gateway asks of a resource itself: a HEAD, and what its answer says of the object's state.
 
 use super::pin::{ETag, Pin};
-use crate::sign::Signer;
+use crate::sign::{self, Signer};
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, HOST};
 use http::request::Parts;
-use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use std::sync::Arc;
 
@@ -75,13 +74,8 @@ impl Question {
 
 /// Signs a request as it will go out: with its Host, which its target does not name.
 pub(super) async fn sign(signer: &Signer, head: &mut Parts) -> Result<(), String> {
-    let target = head.uri.clone();
-    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let authority = host.and_then(|host| host.parse::<Authority>().ok());
-    let mut whole = target.clone().into_parts();
-    whole.scheme = Some(Scheme::HTTP);
-    whole.authority = authority;
-    head.uri = Uri::from_parts(whole).map_err(|e| format!("the request has no host: {e}"))?;
+    let whole = sign::absolute(head)?;
+    let target = std::mem::replace(&mut head.uri, whole);
     let done = signer.sign(head).await;
     head.uri = target;
     done

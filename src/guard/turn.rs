@@ -9,8 +9,9 @@ use crate::config::{Guard, Kind, Upstream};
 use crate::fence::Token;
 use crate::record::RouteMetrics;
 use crate::route::Effect;
+use crate::sign::stamp;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
@@ -38,6 +39,8 @@ pub struct Turn {
     pub(super) token: Token,
     pub(super) length: Option<u64>,
     pub(super) carried: Carried,
+    /// Its name in the object's metadata, where the gateway signs.
+    pub(super) stamp: Option<HeaderValue>,
     pub(super) question: Question,
     /// It may have reached the resource, and nothing says what became of it.
     pub(super) open: bool,
@@ -204,18 +207,19 @@ impl Turn {
     /// Whether a write of this holder, whose outcome is unknown, may be why a condition did not hold.
     #[must_use]
     pub fn may_have_written(&self) -> bool {
-        self.slot.lost.is_some_and(|lost| lost.token == self.token)
+        self.lost().is_some()
     }
 
-    /// Whether the object is what that write was to leave, as far as its size tells: the answer to
+    /// Whether the object is what that write was to leave, by its name in the metadata, or else as far as its size tells: the answer to
     /// [`Turn::question`] says.
     #[must_use]
     pub fn has_written(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        let lost = self.slot.lost.filter(|lost| lost.token == self.token);
-        status == StatusCode::OK
-            && lost.is_some_and(|lost| {
-                question::length(headers) == Some(lost.length) && self.length == Some(lost.length)
-            })
+        let same = |lost: &Lost| match &lost.stamp {
+            Some(stamp) => headers.get(stamp::WRITE) == Some(stamp),
+            None => question::length(headers) == Some(lost.length),
+        };
+        let size = |lost: &Lost| self.length == Some(lost.length);
+        status == StatusCode::OK && self.lost().is_some_and(|lost| size(lost) && same(lost))
     }
 
     /// Counts that somebody wrote past the gateway.
@@ -239,12 +243,25 @@ impl Turn {
         }
     }
 
+    /// A write of this holder whose outcome is not known.
+    fn lost(&self) -> Option<&Lost> {
+        self.slot
+            .lost
+            .as_ref()
+            .filter(|lost| lost.token == self.token)
+    }
+
     /// Remembers the write, whose outcome is unknown.
     fn lose(&mut self) {
         self.slot.forget();
         if let Some(length) = self.length.filter(|_| self.does == Does::Puts) {
             let token = self.token;
-            self.slot.lost = Some(Lost { token, length });
+            let stamp = self.stamp.clone();
+            self.slot.lost = Some(Lost {
+                token,
+                length,
+                stamp,
+            });
         }
     }
 

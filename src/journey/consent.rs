@@ -1,7 +1,8 @@
 //! Who may write, by name, and who may raise a fence, by what a service says that is asked for each raise.
 
+use super::Journey;
 use super::claims::Claims;
-use super::{Client, Journey};
+use super::signed::Who;
 use crate::admit::{Policy, Want};
 use crate::config::{AuthRequest, Mode, Route};
 use crate::forward::headers;
@@ -47,7 +48,7 @@ impl Journey {
         &self,
         found: &Match<'_>,
         claims: Claims<'a>,
-        client: &Client,
+        who: Who<'_>,
         head: &Parts,
         policies: &[Arc<Policy>],
     ) -> Result<Claims<'a>, Refusal> {
@@ -56,7 +57,7 @@ impl Journey {
             return Ok(claims);
         }
         // Rare and large: kept out of the caller's future.
-        let may = Box::pin(self.may(found, &claims, client, head, policies));
+        let may = Box::pin(self.may(found, &claims, who, head, policies));
         let may = tokio::time::timeout(PATIENCE_IN_ALL, may).await;
         match may.unwrap_or(Err(Why::NotAsked)) {
             Ok(()) => Ok(claims),
@@ -69,16 +70,16 @@ impl Journey {
         &self,
         found: &Match<'_>,
         claims: &Claims<'_>,
-        client: &Client,
+        who: Who<'_>,
         head: &Parts,
         policies: &[Arc<Policy>],
     ) -> Result<(), Why> {
         let judged = found.class == Class::Write || claims.own.is_some();
-        if judged && !found.route.allows(client.names()) {
+        if judged && !who.may(found.route) {
             return Err(Why::Stranger);
         }
         let other = found.destination.as_ref().map(|end| end.route);
-        if judged && other.is_some_and(|route| !route.allows(client.names())) {
+        if judged && other.is_some_and(|route| !who.may(route)) {
             return Err(Why::Stranger);
         }
         for key in found.keys.iter().flat_map(Keys::iter) {
@@ -96,7 +97,7 @@ impl Journey {
                         token,
                         policy: &policies[route.index],
                     };
-                    self.ask(auth, route, &want, client, (found, head)).await?;
+                    self.ask(auth, route, &want, who, (found, head)).await?;
                 }
             }
         }
@@ -109,7 +110,7 @@ impl Journey {
         auth: &AuthRequest,
         route: &Route,
         want: &Want<'_>,
-        client: &Client,
+        who: Who<'_>,
         (found, head): (&Match<'_>, &Parts),
     ) -> Result<(), Why> {
         let raises = self.shared.gates.would_raise(want).await;
@@ -117,7 +118,7 @@ impl Journey {
             return Ok(());
         }
         let host = self.hosts[auth.upstream.index].as_ref();
-        let question = question(auth, want, client, (found, head), host).ok_or(Why::NotAsked)?;
+        let question = question(auth, want, who, (found, head), host).ok_or(Why::NotAsked)?;
         let asked = self
             .upstreams
             .ask(auth.upstream.index, question, Bytes::new());
@@ -180,7 +181,7 @@ fn passes(name: &HeaderName) -> bool {
 fn question(
     auth: &AuthRequest,
     want: &Want<'_>,
-    client: &Client,
+    who: Who<'_>,
     (found, head): (&Match<'_>, &Parts),
     host: Option<&HeaderValue>,
 ) -> Option<Parts> {
@@ -202,7 +203,7 @@ fn question(
         (NAMESPACE, plain(namespace)),
         (RESOURCE, plain(key)),
         (TOKEN, want.policy.rules.format.spell(want.token)),
-        (IDENTITY, client.names().join(", ")),
+        (IDENTITY, who.names()),
     ];
     for (name, text) in says {
         parts

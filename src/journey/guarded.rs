@@ -22,10 +22,19 @@ const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
 pub(super) type Ready<'a> = (Permit, Option<Guarded>, Option<Place<'a>>);
 
 /// A pass of which nothing has gone out yet: dropped, nothing has.
-struct Unbegun(Option<Pass>);
+pub(super) struct Unbegun(Option<Pass>);
 
 impl Unbegun {
-    fn into_pass(mut self) -> Option<Pass> {
+    pub(super) const fn of(pass: Pass) -> Self {
+        Self(Some(pass))
+    }
+
+    /// For what needs none.
+    pub(super) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn into_pass(mut self) -> Option<Pass> {
         self.0.take()
     }
 }
@@ -91,7 +100,7 @@ impl Journey {
         pass: Pass,
         request: &mut Outgoing,
     ) -> Result<(Pass, Option<Guarded>, Option<Place<'a>>), Why> {
-        let unbegun = Unbegun(Some(pass));
+        let unbegun = Unbegun::of(pass);
         let wait = clock::now().after(found.route.drain_timeout);
         let work = self.turn_taken(found, claims, request);
         let cut = poll_fn(|cx| match &unbegun.0 {

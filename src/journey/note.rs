@@ -65,6 +65,13 @@ pub(super) fn traced(tally: &Tally<'_>, headers: &mut HeaderMap) {
     headers.insert(TRACEPARENT, header);
 }
 
+/// The client has shown who it is.
+pub(super) fn identified(tally: &mut Tally<'_>, name: &str) {
+    if let Some(entry) = &mut tally.entry {
+        entry.holder = Some(name.to_owned());
+    }
+}
+
 /// Its token was read.
 pub(super) fn claimed(tally: &mut Tally<'_>, claims: &Claims<'_>) {
     if let Some(entry) = &mut tally.entry {

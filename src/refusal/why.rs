@@ -33,6 +33,10 @@ pub enum Why {
     Forbidden(String),
     /// The client is none of those who may write.
     Stranger,
+    /// Nothing proves who the client is.
+    Unproven(String),
+    /// The gateway cannot sign.
+    Unsigned(String),
     /// Whoever is asked says no to the raise.
     Unverified,
     /// Whoever is asked does not answer.
@@ -70,6 +74,11 @@ pub enum Why {
     },
     /// The request's body is larger than the route allows.
     TooLarge {
+        /// Whether a byte of the request reached the upstream.
+        sent: bool,
+    },
+    /// The request's body is not what its client signed.
+    Forged {
         /// Whether a byte of the request reached the upstream.
         sent: bool,
     },
@@ -154,6 +163,7 @@ impl From<&Failed> for Why {
         let unreachable = |error| Self::Unreachable { error };
         match failed.why {
             Failure::Superseded => Self::Superseded { sent },
+            Failure::Forged => Self::Forged { sent },
             Failure::Conflict => Self::Conflict,
             Failure::Written => Self::Written,
             Failure::Connect(_) => unreachable("connection_refused"),

@@ -32,6 +32,8 @@ pub struct Match<'a> {
     pub keys: Option<Keys>,
     /// What it does to the object that its path names.
     pub effect: Effect,
+    /// The metadata of that object come with it.
+    pub brings_metadata: bool,
     /// That object's name within its upstream, where its route has a guard.
     pub object: Option<Box<str>>,
     /// The objects that it changes beside that one, where their route has a guard.
@@ -146,6 +148,33 @@ impl<'a> Reject<'a> {
 }
 
 impl<'a> Match<'a> {
+    /// A request of which no more is known yet: a read, it seems, that needs no pass.
+    pub(super) const fn of(
+        route: &'a Route,
+        method: Method,
+        target: PathAndQuery,
+        marks: Marks,
+    ) -> Self {
+        Self {
+            route,
+            class: Class::Read,
+            upgrade: false,
+            answered_at_end: false,
+            lists_objects: false,
+            method,
+            effect: Effect::Beside,
+            brings_metadata: false,
+            object: None,
+            others: Vec::new(),
+            keys: None,
+            target,
+            token: None,
+            destination: None,
+            marks,
+            trailing_slash: false,
+        }
+    }
+
     /// The route that covers an end of the request.
     #[must_use]
     pub const fn route_of(&self, end: End) -> &'a Route {

@@ -24,6 +24,15 @@ impl Host<'_> {
         self.name.eq_ignore_ascii_case(name)
     }
 
+    /// What of it stands before another name, in lower case, and a dot: the name of a bucket.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Option<&str> {
+        let at = self.name.len().checked_sub(name.len() + 1)?;
+        let (first, rest) = self.name.split_at_checked(at)?;
+        let own = rest.strip_prefix('.')?.eq_ignore_ascii_case(name);
+        (own && !first.is_empty()).then_some(first)
+    }
+
     /// Whether both name one place. A port that is not given is the scheme's, and a proxy in front
     /// may have ended TLS, so that either scheme's will do.
     #[must_use]

@@ -5,6 +5,7 @@
 pub mod class;
 mod destination;
 mod dialect;
+mod ends;
 mod exact;
 pub mod explain;
 mod found;
@@ -36,10 +37,9 @@ use crate::config::{Captures, Kind, Mode, Route, Settings, TokenPlace};
 use class::Methods;
 use host::Host;
 use http::request::Parts;
-use http::uri::PathAndQuery;
 use http::{HeaderName, Method};
 use key::Facts;
-use reading::{Reading, Readings};
+use reading::{OfBucket, Reading, Readings};
 use std::sync::Arc;
 use target::Split;
 
@@ -53,6 +53,8 @@ pub struct Routes {
     path_tokens: bool,
     /// Some lead to object stores.
     stores: bool,
+    /// The hosts of those that take a host for the name of a bucket.
+    bucket_hosts: Vec<String>,
     /// Capitals in a path do not matter.
     fold_case: bool,
 }
@@ -113,10 +115,18 @@ impl Routes {
         let stores = entries
             .iter()
             .any(|entry| entry.route.upstream.kind == Kind::S3);
+        let virtual_hosts = |entry: &&Entry| entry.route.upstream.virtual_hosts;
+        let mut bucket_hosts: Vec<String> = entries
+            .iter()
+            .filter(virtual_hosts)
+            .filter_map(|entry| entry.route.host.clone())
+            .collect();
+        bucket_hosts.dedup();
         Self {
             entries,
             path_tokens,
             stores,
+            bucket_hosts,
             fold_case: settings.server.fold_case,
         }
     }
@@ -143,7 +153,7 @@ impl Routes {
             return Err(Reject::Unrouted);
         }
         let raw = self.split(whole.path());
-        let readings = self.read(raw);
+        let readings = self.read(raw, head.host);
         let (entry, captures, path) = self.find(&readings, &head)?;
         let malformed = |why| Reject::Malformed {
             why,
@@ -151,37 +161,34 @@ impl Routes {
         };
         let (token, query) =
             target::token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
-        let target = target::join(
-            whole,
-            target::strip(raw.path, entry.strip),
-            query.as_deref(),
-        );
+        let target = match path.bucket {
+            // Its name stands in a host that the store does not get to see.
+            Some(bucket) if entry.route.upstream.sign => {
+                target::in_bucket(bucket, raw.path, query.as_deref())
+            }
+            _ => target::join(
+                whole,
+                target::strip(raw.path, entry.strip),
+                query.as_deref(),
+            ),
+        };
         // A WebSocket carries whatever its ends agree on: it is a write.
         let upgrade = entry.route.websocket && marks.hop_by_hop() && upgrade::asks(parts);
+        let method = head.methods.judged().clone();
         let mut found = Match {
-            route: &entry.route,
             class: if upgrade {
                 Class::Write
             } else {
                 head.methods.class(&entry.route)
             },
             upgrade,
-            answered_at_end: false,
-            lists_objects: false,
-            method: head.methods.judged().clone(),
-            effect: Effect::Beside,
-            object: None,
-            others: Vec::new(),
-            keys: None,
-            target: target.map_err(malformed)?,
             token,
-            destination: None,
-            marks,
             trailing_slash: path.trailing_slash,
+            ..Match::of(&entry.route, method, target.map_err(malformed)?, marks)
         };
         let facts = head.facts(path.text);
         if found.route.upstream.kind == Kind::S3 {
-            self.object(&head, &readings, &mut found, |route| {
+            self.object(&head, path.exact, &mut found, |route| {
                 key::of(route, &captures, facts)
             })?;
             plain::conditional(&found)?;
@@ -247,11 +254,24 @@ impl Routes {
     }
 
     /// The path by the rules of each kind of service that there is.
-    fn read<'a>(&self, raw: Split<'a>) -> Readings<'a> {
+    fn read<'a>(&'a self, raw: Split<'a>, host: Option<Host<'_>>) -> Readings<'a> {
         Readings {
             plain: self.canonical(raw),
             exact: self.stores.then(|| exact::exact(raw.path)).flatten(),
+            of_bucket: host.and_then(|host| self.of_bucket(raw.path, host)),
         }
+    }
+
+    fn of_bucket<'a>(&'a self, raw: &str, host: Host<'_>) -> Option<OfBucket<'a>> {
+        let named = |store: &'a String| Some((store.as_str(), host.below(store)?));
+        let (store, bucket) = self.bucket_hosts.iter().find_map(named)?;
+        let bucket = bucket.to_ascii_lowercase();
+        let exact = exact::exact(&format!("/{bucket}{raw}"))?;
+        Some(OfBucket {
+            store,
+            bucket,
+            exact,
+        })
     }
 
     fn canonical<'a>(&self, raw: Split<'a>) -> Result<path::Canonical<'a>, &'static str> {
@@ -277,12 +297,17 @@ impl Routes {
             let route = &entry.route;
             let here = |name| head.host.is_some_and(|host| host.is(name));
             let methods = route.methods.as_ref();
-            if !route.host.as_ref().is_none_or(|name| here(name))
+            let in_bucket = readings.in_bucket(route);
+            if in_bucket.is_none() && !route.host.as_ref().is_none_or(|name| here(name))
                 || methods.is_some_and(|methods| !methods.contains(method))
             {
                 continue;
             }
-            let Some(path) = readings.of(route.upstream.kind)? else {
+            let path = match in_bucket {
+                None => readings.of(route.upstream.kind)?,
+                path => path,
+            };
+            let Some(path) = path else {
                 continue;
             };
             if let Some(captures) = route.path.matches(path.text) {
@@ -298,88 +323,5 @@ impl Routes {
             why: why.into(),
             route: &place.entry.route,
         })
-    }
-
-    /// Routes the `Destination` of a write as a request to it would be. Gives its key, where the
-    /// route makes keys.
-    fn other_end<'a>(
-        &'a self,
-        head: &Head<'_>,
-        found: &mut Match<'a>,
-    ) -> Result<Option<Key>, Reject<'a>> {
-        let own = found.route;
-        let malformed = |why| Reject::Malformed {
-            why,
-            route: Some(own),
-        };
-        let forbidden = |why: &'static str| Reject::Forbidden {
-            why: why.into(),
-            route: own,
-        };
-        let headers = &head.parts.headers;
-        let raw = match destination::of(headers, head.marks, head.host, self.path_tokens) {
-            Ok(Some(raw)) => raw,
-            Ok(None) if head.methods.needs_destination() && own.mode != Mode::Off => {
-                return Err(malformed("a MOVE or COPY without a Destination"));
-            }
-            Ok(None) => return Ok(None),
-            Err(destination::Bad::Malformed(why)) => return Err(malformed(why)),
-            Err(destination::Bad::Elsewhere) => {
-                return Err(forbidden("the Destination is on another host"));
-            }
-        };
-        let readings = self.read(raw);
-        let (entry, captures, path) = self
-            .find(&readings, head)
-            .map_err(|reject| reject.on(own))?;
-        let route = &*entry.route;
-        if route.upstream.index != own.upstream.index {
-            return Err(forbidden("the Destination is in another upstream"));
-        }
-        if route.mode != own.mode {
-            return Err(forbidden("the Destination is on a route of another mode"));
-        }
-        if raw.token.is_some() && (raw.token != found.token.as_deref() || route.token != own.token)
-        {
-            return Err(malformed("the Destination has another token than the path"));
-        }
-        if route.mode != Mode::Off && route.format != own.format {
-            return Err(forbidden(
-                "the Destination's route spells tokens in another way",
-            ));
-        }
-        let own_token = headers.contains_key(DESTINATION_TOKEN);
-        if route.mode != Mode::Off && route.namespace != own.namespace && !own_token {
-            return Err(forbidden(
-                "the Destination is in another namespace and has no token of its own",
-            ));
-        }
-        let target = PathAndQuery::try_from(target::strip(raw.path, entry.strip));
-        let target = target.map_err(|_| malformed("the Destination is malformed"))?;
-        let facts = head.facts(path.text);
-        let resource = if route.mode == Mode::Off {
-            None
-        } else {
-            Some(key::of(route, &captures, facts).map_err(malformed)?)
-        };
-        let place = tree::Place {
-            entry,
-            facts,
-            trailing_slash: path.trailing_slash,
-            key: resource.as_ref(),
-            end: End::Destination,
-        };
-        let tree = self.below(&place)?;
-        plain::two_ends(head, target::strip(path.text, entry.strip), route, found);
-        found.destination = Some(Destination {
-            route,
-            target,
-            own_token,
-        });
-        Ok(resource.map(|resource| Key {
-            resource,
-            end: End::Destination,
-            tree,
-        }))
     }
 }

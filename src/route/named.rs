@@ -39,10 +39,11 @@ impl Routes {
         let (mut resources, mut others) = (BTreeSet::new(), Vec::new());
         for object in listing::keys(body).map_err(malformed)? {
             let path = format!("{name}/{}", utf8_percent_encode(&object, NON_ALPHANUMERIC));
-            let readings = self.read(Split {
+            let split = Split {
                 path: &path,
                 token: None,
-            });
+            };
+            let readings = self.read(split, head.host);
             let found = self.find(&readings, &head);
             let (entry, captures, reading) = found.map_err(|reject| reject.on(own))?;
             let route = &*entry.route;
@@ -52,11 +53,11 @@ impl Routes {
                 return Err(Reject::Forbidden { why, route: own });
             }
             on = Some(route.index);
-            if let Some(why) = readings.exact.as_ref().and_then(|path| path.fault) {
+            if let Some(why) = reading.exact.and_then(|path| path.fault) {
                 return Err(malformed(why));
             }
             if route.is_guarded()
-                && let Some(path) = &readings.exact
+                && let Some(path) = reading.exact
             {
                 others.push(path.text.as_str().into());
             }

@@ -1,8 +1,8 @@
 //! A request to an object store: what it may change, by its call, its bucket and its key.
 
 use super::class::Class;
+use super::exact::Exact;
 use super::operation::Operation;
-use super::reading::Readings;
 use super::{Effect, End, Head, Key, Keys, Match, Reject, Routes, Tree};
 use crate::config::{Mode, Route};
 use crate::fence::ResourceKey;
@@ -15,7 +15,7 @@ impl Routes {
     pub(super) fn object<'r>(
         &'r self,
         head: &Head<'_>,
-        readings: &Readings<'_>,
+        path: Option<&Exact>,
         found: &mut Match<'r>,
         key: impl FnOnce(&Route) -> Result<ResourceKey, &'static str>,
     ) -> Result<(), Reject<'r>> {
@@ -24,7 +24,6 @@ impl Routes {
             why,
             route: Some(route),
         };
-        let path = readings.exact.as_ref();
         if let Some(why) = path.and_then(|path| path.fault) {
             return Err(malformed(why));
         }
@@ -42,7 +41,7 @@ impl Routes {
         {
             return Err(malformed("a semicolon in the query: write %3B"));
         }
-        let has_key = path.is_some_and(super::exact::Exact::has_key);
+        let has_key = path.is_some_and(Exact::has_key);
         let operation = match Operation::of(head.parts, has_key) {
             Ok(operation) => Some(operation),
             Err(why) if self.enforces(route) => return Err(Reject::Forbidden { why, route }),
@@ -51,6 +50,7 @@ impl Routes {
         found.class = operation.map_or(Class::Write, |operation| operation.class);
         found.answered_at_end = operation.is_some_and(|operation| operation.reports_in_body);
         found.effect = operation.map_or(Effect::Unconditional, |operation| operation.effect);
+        found.brings_metadata = operation.is_some_and(|operation| operation.brings_metadata);
         if has_key && route.is_guarded() {
             found.object = path.map(|path| path.text.as_str().into());
         }

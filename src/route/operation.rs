@@ -24,6 +24,8 @@ pub struct Operation {
     pub lists_objects: bool,
     /// What it does to the object in its path.
     pub effect: Effect,
+    /// The metadata of the object come with it.
+    pub brings_metadata: bool,
 }
 
 const READ: Operation = Operation {
@@ -31,12 +33,14 @@ const READ: Operation = Operation {
     reports_in_body: false,
     lists_objects: false,
     effect: Effect::Beside,
+    brings_metadata: false,
 };
 const WRITE: Operation = Operation {
     class: Class::Write,
     reports_in_body: false,
     lists_objects: false,
     effect: Effect::Beside,
+    brings_metadata: false,
 };
 
 impl Operation {
@@ -98,9 +102,15 @@ impl Operation {
             ("DELETE", ["versionId"]) => Effect::Unconditional,
             _ => Effect::Beside,
         };
+        let brings_metadata = !copies
+            && matches!(
+                (parts.method.as_str(), asked.as_slice()),
+                ("PUT", []) | ("POST", ["uploads"])
+            );
         Ok(Self {
             reports_in_body,
             effect,
+            brings_metadata,
             ..WRITE
         })
     }

@@ -74,6 +74,20 @@ pub fn join(
     PathAndQuery::try_from(joined).map_err(|_| "the target is malformed")
 }
 
+/// The path of an object whose bucket the host named.
+///
+/// # Errors
+/// It is no target.
+pub(super) fn in_bucket(
+    bucket: &str,
+    path: &str,
+    query: Option<&str>,
+) -> Result<PathAndQuery, &'static str> {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let target = PathAndQuery::try_from(format!("/{bucket}{path}{query}"));
+    target.map_err(|_| "the target is malformed")
+}
+
 /// The token's text where it stands in the target, and the query without it.
 pub(super) fn token_of<'a>(
     route: &Route,

@@ -1,14 +1,32 @@
-//! Requests of the gateway's own to an object store are signed: with Signature Version 4, by the credentials that
-//! Amazon's own tools would find on this machine.
+//! Requests to an object store are signed with Signature Version 4, by the credentials that Amazon's own tools would
+//! find on this machine: what the gateway itself asks, and, where it signs for its clients, all that goes there. Then
+//! it is the gateway that checks who a client is.
 //!
-//! The signature and the search for credentials are the library's. Knows nothing of what is asked.
+//! The signature and the search for credentials are the library's; checking the signature of a request that comes
+//! in is ours. Knows nothing of gates and routes.
 
 mod chain;
+mod chunks;
+mod claim;
+mod clients;
+pub mod stamp;
 
+pub use chunks::{Chunks, Forged};
+pub use clients::{Clients, Identity};
+
+use http::header::{AUTHORIZATION, DATE, HOST};
 use http::request::Parts;
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, Request, Uri};
 use reqsign_aws_v4::{Credential, DefaultCredentialProvider, RequestSigner};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
+
+const X_DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+const SESSION: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 
 /// How long the search for credentials may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,6 +60,73 @@ impl Signer {
             )),
         }
     }
+}
+
+/// How one upstream is signed for.
+pub struct Signing {
+    /// Who signs.
+    pub signer: Arc<Signer>,
+    /// The region that clients' signatures are for.
+    pub region: String,
+    /// Who may come; `None`: whoever has been let in.
+    pub clients: Option<Arc<Clients>>,
+}
+
+impl Signing {
+    /// Makes a request the gateway's own: takes off what its client was entitled by, and signs what has to be
+    /// signed. What is added later must not have to. May ask others for credentials, for 10 s at most.
+    ///
+    /// # Errors
+    /// Why there are no credentials, for the operator.
+    pub async fn entitle(&self, head: &mut Parts) -> Result<(), String> {
+        let headers = &mut head.headers;
+        for name in [AUTHORIZATION, DATE, X_DATE, TOKEN, SESSION] {
+            headers.remove(name);
+        }
+        if let Some(query) = head.uri.query() {
+            let says = |pair: &&str| {
+                let name = pair.split_once('=').map_or(*pair, |(name, _)| name);
+                !claim::QUERY.contains(&name)
+            };
+            let rest: Vec<&str> = query.split('&').filter(says).collect();
+            let path = head.uri.path();
+            let target = if rest.is_empty() {
+                path.to_owned()
+            } else {
+                format!("{path}?{}", rest.join("&"))
+            };
+            head.uri = target
+                .parse()
+                .map_err(|e| format!("the target is none: {e}"))?;
+        }
+        let (mut own, ()) = Request::new(()).into_parts();
+        own.method = head.method.clone();
+        own.uri = absolute(head)?;
+        for (name, value) in &head.headers {
+            if *name == HOST || name.as_str().starts_with("x-amz-") {
+                own.headers.append(name.clone(), value.clone());
+            }
+        }
+        self.signer.sign(&mut own).await?;
+        for name in [AUTHORIZATION, X_DATE, CONTENT_SHA256, TOKEN] {
+            if let Some(value) = own.headers.remove(&name) {
+                head.headers.insert(name, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The URI of a request whose target does not name its host.
+///
+/// # Errors
+/// It has none.
+pub fn absolute(head: &Parts) -> Result<Uri, String> {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let mut whole = head.uri.clone().into_parts();
+    whole.scheme = Some(Scheme::HTTP);
+    whole.authority = host.and_then(|host| host.parse::<Authority>().ok());
+    Uri::from_parts(whole).map_err(|e| format!("the request has no host: {e}"))
 }
 
 #[cfg(test)]

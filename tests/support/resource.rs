@@ -65,6 +65,8 @@ impl Came {
 struct State {
     manners: Manners,
     objects: HashMap<String, (String, Vec<u8>)>,
+    /// What HEAD says besides.
+    metadata: HashMap<String, String>,
     came: Vec<Came>,
     version: u64,
 }
@@ -159,6 +161,7 @@ impl Resource {
     pub fn put(&self, path: &str, body: &str) {
         let mut state = self.shared.state.lock();
         state.store(path, body.as_bytes());
+        state.metadata.remove(path);
     }
 
     /// The requests that came, of that method where one is given.
@@ -283,7 +286,15 @@ fn answer(state: &mut State, came: &Came, body: &[u8]) -> Answer {
         "HEAD" | "GET" => match (state.manners.head, state.objects.get(path)) {
             (Some(status), _) if came.method == "HEAD" => plain(status),
             (_, None) => plain(404),
-            (_, Some((_, body))) => (200, named(state), body.clone()),
+            (_, Some((_, body))) => {
+                let write = state.metadata.get(path).cloned();
+                let write = write.map(|write| ("x-amz-meta-fencing-write", write));
+                (
+                    200,
+                    named(state).into_iter().chain(write).collect(),
+                    body.clone(),
+                )
+            }
         },
         "POST" if query == "uploads" => {
             let body = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
@@ -303,6 +314,9 @@ fn answer(state: &mut State, came: &Came, body: &[u8]) -> Answer {
         }
         "PUT" | "PATCH" => {
             state.store(path, body);
+            if let Some(write) = came.header("x-amz-meta-fencing-write") {
+                state.metadata.insert(path.into(), write.into());
+            }
             let headers = if state.manners.silent {
                 Vec::new()
             } else {

@@ -156,8 +156,9 @@ fn strangers(source: &Source<'_>, server: &Server, placed: &Placed) {
         .tls
         .as_ref()
         .is_some_and(|tls| tls.client_ca.is_some());
-    if placed.route.allow.is_some() && !named {
-        let what = "needs server.tls with client_ca: without it no client shows who it is";
+    let signs = placed.route.upstream.client_keys.is_some();
+    if placed.route.allow.is_some() && !named && !signs {
+        let what = "needs server.tls with client_ca, or an upstream with client_keys: without them no client shows who it is";
         source.fault(placed.line, &format!("{}.allow", key_of(placed)), what);
     }
 }

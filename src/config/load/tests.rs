@@ -63,6 +63,10 @@ fn the_sample_loads_and_every_key_in_it() {
         if key.starts_with("# tls = { ca") {
             with = with.replace("http://", "https://"); // what it is for
         }
+        let of_stores = ["# sign", "# client_keys", "# virtual_hosts"];
+        if of_stores.iter().any(|begin| key.starts_with(begin)) {
+            continue; // `stores.rs` has their tests: nothing else here is for an object store
+        }
         if key.starts_with("# guard_") {
             with = with.replace("# guard = ", "guard = "); // what it is for
             with = with.replace("# conditions = ", "conditions = ");
@@ -741,6 +745,50 @@ fn two_routes_with_one_resource_of_which_one_asks_are_warned_of() {
     let other = asks.replace("files/{key}", "others/{key}");
     let apart = route("asks", "/others/{*key}", &other);
     assert!(!warnings(&format!("{HEAD}{apart}{ROUTE}")).contains("only asks"));
+}
+
+#[test]
+fn who_signs_knows_its_clients_and_a_bucket_in_the_host_needs_one() {
+    let with = |keys: &str, route: &str| {
+        let store = HEAD.replace("url", &format!("kind = \"s3\"\n{keys}\nurl"));
+        format!(
+            "{store}[[routes]]\nname = \"o\"\npath = \"/{{bucket}}/{{*key}}\"\nupstream = \"files\"\n{route}\n"
+        )
+    };
+    let resource = "resource = \"{bucket}/{key}\"";
+    let hosted = format!("host = \"s3.example\"\n{resource}");
+    let signs = loaded(&with("sign = true\nclient_keys = \"k\"", resource));
+    let upstream = &signs.settings.upstreams[0];
+    assert!(upstream.sign && upstream.rewrite_host && signs.warnings.is_empty());
+    let keep = "sign = true\nclient_keys = \"k\"\nhost_header = \"keep\"";
+    assert!(lines(&faults(&with(keep, resource))).contains("routes.o.host"));
+    let open = with("sign = true", resource);
+    assert!(warnings(&open).contains("gateway's own credentials"));
+    let beyond = open.replace("[store]", "[server]\nlisten = [\"0.0.0.0:1\"]\n[store]");
+    assert!(lines(&faults(&beyond)).contains("upstreams.files.sign"));
+    let keys = with("client_keys = \"k\"", &hosted);
+    assert!(lines(&faults(&keys)).contains("upstreams.files.client_keys"));
+    let allow = format!("{resource}\nallow = [\"a\"]");
+    loaded(&with("sign = true\nclient_keys = \"k\"", &allow));
+    loaded(&with("virtual_hosts = true", &hosted));
+    for (keys, route, fault) in [
+        ("virtual_hosts = true", resource, "routes.o.host"),
+        (
+            "virtual_hosts = true\nhost_header = \"upstream\"",
+            &*hosted,
+            "upstreams.files.host_header",
+        ),
+        (
+            "virtual_hosts = true",
+            "host = \"s3.example\"\nresource = \"{host}/{bucket}/{key}\"",
+            "routes.o.resource",
+        ),
+    ] {
+        let found = lines(&faults(&with(keys, route)));
+        assert!(found.contains(fault), "{keys}: {found}");
+    }
+    let plain = format!("{}{ROUTE}", HEAD.replace("url", "sign = true\nurl"));
+    assert!(lines(&faults(&plain)).contains("is for an object store"));
 }
 
 /// A configuration with these routes before an upstream that says this of conditions.

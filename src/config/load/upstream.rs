@@ -8,6 +8,7 @@ use crate::config::value::Value;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{StatusCode, Uri};
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
     }
     let hosts = [("keep", false), ("upstream", true)];
     let settle = table.read("settle", Value::span);
+    let sign = table.read_or("sign", false, |v| of_stores(v, kind));
+    let client_keys = table.read("client_keys", |value| {
+        if !sign {
+            value.fault("is for sign = true: without it the store itself checks who a client is");
+        }
+        value.label(4096).map(PathBuf::from)
+    });
     let upstream = Upstream {
         name,
         index,
@@ -69,7 +77,8 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
             v.choice(&[("http1", false), ("http2", true)])
         }),
         max_streams: table.read_or("max_streams", 100, |v| v.count(1, 65_536)),
-        rewrite_host: table.read_or("host_header", false, |v| v.choice(&hosts)),
+        // Who signs can name the store as it is.
+        rewrite_host: table.read_or("host_header", sign, |v| v.choice(&hosts)),
         connect_timeout: table.read_or("connect_timeout", seconds(2), Value::timeout),
         idle_timeout: table.read_or("idle_timeout", seconds(4), Value::timeout),
         max_connections: table.read_or("max_connections", 512, |v| v.count(1, 1_000_000)),
@@ -80,6 +89,9 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         min_body_rate: NonZeroU64::new(
             table.read_or("min_body_rate", 0, |v| v.size(0).map(|size| size as u64)),
         ),
+        sign,
+        client_keys,
+        virtual_hosts: table.read_or("virtual_hosts", false, |v| of_stores(v, kind)),
         region: table.read_or("region", DEFAULT_REGION.into(), |v| {
             v.label(64).map(Into::into)
         }),
@@ -89,7 +101,6 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
             .read("settle_incomplete", |v| incomplete(v, settle))
             .or(settle),
     };
-    table.unsupported(&["sign"]);
     table.finish();
     authority.map(|_| upstream)
 }
@@ -131,6 +142,9 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         response_body_timeout: Duration::from_secs(5),
         body_idle_timeout: Duration::from_secs(5),
         min_body_rate: None,
+        sign: false,
+        client_keys: None,
+        virtual_hosts: false,
         region: DEFAULT_REGION.into(),
         conditions: Conditions::Unknown,
         settle: None,
@@ -142,6 +156,15 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         line: value.line,
     });
     Some(AuthRequest { upstream, target })
+}
+
+/// A flag that only object stores know.
+fn of_stores(value: &Value<'_, '_>, kind: Kind) -> Option<bool> {
+    let given = value.flag()?;
+    if given && kind != Kind::S3 {
+        value.fault("is for an object store: write kind = \"s3\", or remove it");
+    }
+    Some(given)
 }
 
 /// `conditions` and `probe`: of the two, one.
