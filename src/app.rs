@@ -5,6 +5,7 @@ mod encryption;
 mod error;
 mod plan;
 pub mod probing;
+pub mod rebuild;
 mod records;
 mod reload;
 

@@ -188,7 +188,7 @@ impl Journey {
         let found = self.shared.routes.classify(head);
         let mut found = found.map_err(|reject| self.rejected(reject, tally))?; // 1 which rule, which resources
         tally.is_on(found.route, &self.shared.counted[found.route.index]);
-        let identity = self.identify(found.route, head, tally)?; // who asks, where the gateway signs
+        let proven = self.identify(found.route, &mut request, tally)?; // who asks, where the gateway signs
         let mut place = None; // among the bodies that are held
         if found.lists_objects {
             // Rare: kept out of this future.
@@ -199,7 +199,7 @@ impl Journey {
         let head = &mut request.head;
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
-        let who = Who::of(client, identity.as_ref());
+        let who = Who::of(client, proven.as_ref());
         let claims = self.consent(&found, claims, who, head, &policies).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
         note::traced(tally, &mut head.headers);
@@ -212,9 +212,7 @@ impl Journey {
             .admit(&found, &claims, client, &policies, tally)
             .await?; // 5 sealed, durable, drained
         drop(policies);
-        let permit = self
-            .sign(&found, &claims, permit, identity, &mut request)
-            .await?;
+        let permit = self.sign(&found, &claims, permit, &mut request).await?;
         let ready = self.guard(&found, &claims, permit, &mut request).await?; // 6 a condition for the resource itself
         let (permit, guarded, kept_in) = ready;
         let mut response = self

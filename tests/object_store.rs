@@ -8,7 +8,7 @@
 mod support;
 
 use std::process::Command;
-use support::stores::{KEY, PATIENCE, SECRET, Store, path, python};
+use support::stores::{KEY, PATIENCE, SECRET, Store, path, python, with_packages};
 use support::{Client, Config, Gateway};
 
 /// A gateway before that store, whose objects are all fenced.
@@ -172,4 +172,137 @@ fn boto3_and_chunks_through_a_gateway_that_signs() {
         runs("tests/interop/s3.py", &gateway, &store, &CLIENT);
         runs("tests/interop/chunks.py", &gateway, &store, &CLIENT);
     }
+}
+
+/// Each line of the fences that a gateway's store has.
+fn fences(gateway: &Gateway) -> Vec<String> {
+    let (code, said) = gateway.command(&["fences", "list"]);
+    assert_eq!(code, Some(0), "{said}");
+    said.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn fences_are_found_again_after_the_store_was_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.toml");
+    std::fs::write(&keys, "writer = \"secret-of-the-writer\"\n").unwrap();
+    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
+        store.open_bucket("bucket");
+        let config = Config::new(store.port)
+            .upstream("kind", "\"s3\"")
+            .upstream("sign", "true")
+            .upstream("client_keys", &format!("'{}'", keys.display()))
+            .route("path", "\"/{bucket}/{*key}\"")
+            .route("resource", "\"{bucket}/{key}\"")
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let mut gateway = Gateway::start(config);
+        let put = |gateway: &Gateway, key: &str, token: &str, more: &[(&str, &str)]| {
+            let own = [
+                ("Fencing-Token", token),
+                ("Authorization", "Bearer secret-of-the-writer"),
+            ];
+            let target = format!("/bucket/{key}");
+            gateway
+                .client()
+                .request("PUT", &target, &[&own, more].concat(), b"data")
+        };
+        for (key, token) in [
+            ("a", "33"),
+            ("a", "34"),
+            ("a%20b/%C3%BC", "7"),
+            ("b%2Bc", "8"),
+        ] {
+            put(&gateway, key, token, &[]).answered(200);
+        }
+        // A copy carries the stamp of what it was made of, which says nothing of its own fence.
+        let source = [("x-amz-copy-source", "/bucket/a")];
+        put(&gateway, "copy", "2", &source).answered(200);
+        let before = fences(&gateway);
+        assert_eq!(before.len(), 4, "{before:?}");
+        gateway.stop();
+        std::fs::remove_dir_all(gateway.path("data")).unwrap();
+        let (code, said) = gateway.command(&["init"]);
+        assert_eq!(code, Some(0), "{said}");
+        let (code, said) = gateway.command(&["rebuild", "--from", "s3://bucket"]);
+        assert_eq!(code, Some(0), "{}: {said}", store.name);
+        assert!(
+            said.contains("4 objects, 3 with a stamp"),
+            "{}: {said}",
+            store.name
+        );
+        let after = fences(&gateway);
+        let of = |lines: &[String]| -> Vec<String> {
+            let named = lines.iter().filter(|line| !line.contains("copy"));
+            named
+                .map(|line| line.rsplit_once('\t').unwrap().0.to_owned())
+                .collect()
+        };
+        assert_eq!(of(&after), of(&before), "{}", store.name);
+        gateway.start_again();
+        put(&gateway, "a", "33", &[]).refused(412, "stale");
+        put(&gateway, "a", "34", &[]).answered(200);
+    }
+}
+
+/// Its token is sent by a plugin of a few lines.
+#[test]
+fn the_aws_command_line_writes_with_its_token_and_a_zombie_is_told_once() {
+    let store = Store::moto();
+    store.open_bucket("bucket");
+    let gateway = before(&store);
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config");
+    let text = "[default]\nregion = us-east-1\ns3 =\n  addressing_style = path\n[plugins]\nfencing_token = fencing_token\n";
+    std::fs::write(&config, text).unwrap();
+    let aws = |token: u64, args: &[&str]| {
+        let endpoint = url(gateway.port);
+        let all = [&["-m", "awscli", "--endpoint-url", &endpoint][..], args].concat();
+        let mut command = with_packages("awscli", &["awscli==1.46.3"], &all);
+        let packages = command.get_envs().find(|(name, _)| *name == "PYTHONPATH");
+        let packages = packages.and_then(|(_, value)| value).unwrap().to_owned();
+        let plugin = path("tests/interop");
+        let both = std::env::join_paths([packages.into(), plugin]).unwrap();
+        command
+            .env("PYTHONPATH", both)
+            .env("AWS_CONFIG_FILE", &config);
+        command
+            .env("FENCING_TOKEN", token.to_string())
+            .current_dir(folder.path());
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let done = |token, args: &[&str]| {
+        let (well, said) = aws(token, args);
+        assert!(well, "{args:?}: {said}");
+    };
+    std::fs::write(folder.path().join("small"), b"of the holder").unwrap();
+    std::fs::write(folder.path().join("large"), vec![7; 20_000_000]).unwrap();
+    let put = [
+        "s3api",
+        "put-object",
+        "--bucket",
+        "bucket",
+        "--key",
+        "a b+\u{fc}",
+        "--body",
+        "small",
+    ];
+    done(5, &put);
+    done(
+        5,
+        &["s3", "cp", "--no-progress", "large", "s3://bucket/large"],
+    );
+    let before = refused(&gateway);
+    let (well, said) = aws(4, &put);
+    assert!(
+        !well && said.contains("The fencing token is stale"),
+        "{said}"
+    );
+    assert_eq!(refused(&gateway), before + 1);
+    done(6, &["s3", "rm", "s3://bucket/large"]);
 }

@@ -47,6 +47,9 @@ pub enum Error {
         /// What is known of it.
         why: String,
     },
+    /// Fences cannot be found again.
+    #[error("rebuild: {0}")]
+    Rebuild(String),
     /// The system refuses a thread, a runtime or a metrics registry.
     #[error("cannot start: {0}")]
     System(String),

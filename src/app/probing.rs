@@ -4,7 +4,7 @@
 use super::{Error, plan};
 use crate::clock;
 use crate::config::{Conditions, Route, Settings, Strength, Upstream};
-use crate::forward::Upstreams;
+use crate::forward::{ANSWER, Upstreams};
 use crate::guard::{Guards, Known, Untried};
 use crate::journey::{Plan, Shared};
 use crate::record::Metrics;
@@ -52,7 +52,7 @@ pub async fn probe(
     for (upstream, base, host) in due {
         let probe = guards.probe(upstream, base, host);
         let ask = async |head, body| {
-            let answer = pools.ask(upstream.index, head, body).await;
+            let answer = pools.ask(upstream.index, head, body, ANSWER).await;
             answer.map_err(|failed| failed.why)
         };
         let known = probe.run(PATIENCE, ask).await;

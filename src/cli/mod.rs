@@ -14,6 +14,7 @@ mod check;
 mod demo;
 mod fences;
 mod init;
+mod rebuild;
 mod serve;
 
 use crate::config::{self, Loaded};
@@ -63,6 +64,15 @@ enum Command {
     /// Look at fences: through the gateway where one runs, else in the store itself.
     #[command(subcommand)]
     Fences(fences::Command),
+    /// Raise fences to what the stamps in an object store say, after the fence store was lost.
+    Rebuild {
+        /// Where to look: `s3://BUCKET/PREFIX`.
+        #[arg(long, value_name = "PLACE")]
+        from: String,
+        /// The upstream, where there are several object stores.
+        #[arg(long, value_name = "NAME")]
+        upstream: Option<String>,
+    },
     /// Play the scene of the lock literature, without and with the gateway.
     Demo,
 }
@@ -91,6 +101,7 @@ impl Cli {
             Command::Serve => serve::run(&self.config),
             Command::Check { explain } => check::run(&self.config, explain.as_deref()),
             Command::Fences(command) => fences::run(&self.config, &command),
+            Command::Rebuild { from, upstream } => rebuild::run(&self.config, &from, upstream),
             Command::Demo => demo::run(),
         };
         match done {

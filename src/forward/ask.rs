@@ -13,26 +13,29 @@ use http::{Method, Response};
 use http_body_util::{BodyExt, Limited};
 use std::rc::Rc;
 
-/// How much of an answer is read.
-const ANSWER: usize = 64 << 10;
-
-/// Asks, and reads the answer. A HEAD on a connection that breaks off is sent again, once: it changes nothing.
+/// Asks, and reads the answer; of one whose body is larger than `most` bytes, the head. A HEAD on a connection that breaks off is sent again, once: it changes nothing.
 /// Dropping the future closes the connection.
 pub(super) async fn ask(
     pool: &Rc<Pool>,
     head: Parts,
     body: Bytes,
+    most: usize,
 ) -> Result<Response<Bytes>, Failed> {
     let again = (head.method == Method::HEAD).then(|| head.clone());
-    match (once(pool, head, body).await, again) {
+    match (once(pool, head, body, most).await, again) {
         (Err(failed), Some(again)) if matches!(failed.why, Failure::Broken) => {
-            once(pool, again, Bytes::new()).await
+            once(pool, again, Bytes::new(), most).await
         }
         (answered, _) => answered,
     }
 }
 
-async fn once(pool: &Rc<Pool>, head: Parts, body: Bytes) -> Result<Response<Bytes>, Failed> {
+async fn once(
+    pool: &Rc<Pool>,
+    head: Parts,
+    body: Bytes,
+    most: usize,
+) -> Result<Response<Bytes>, Failed> {
     let body = if body.is_empty() {
         Upload::none()
     } else {
@@ -53,7 +56,7 @@ async fn once(pool: &Rc<Pool>, head: Parts, body: Bytes) -> Result<Response<Byte
     let (head, body) = response.into_parts();
     // Read, so that the connection can be used again; of a larger one, that there is one is enough.
     let body = Download::direct(body, link, progress.is_whole(), None);
-    let body = Limited::new(body, ANSWER).collect().await;
+    let body = Limited::new(body, most).collect().await;
     let body = body
         .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();

@@ -1,6 +1,5 @@
 //! A write that carries a condition: what becomes of it where the condition does not hold.
 
-use super::Outgoing;
 use super::arriving::Arriving;
 use super::ask;
 use super::exchange::{self, Stopped};
@@ -9,6 +8,7 @@ use super::link::Link;
 use super::pool::Pool;
 use super::unread::Came;
 use super::upload::{Progress, Upload};
+use super::{ANSWER, Outgoing};
 use crate::admit::Pass;
 use crate::guard::{Told, Turn};
 use bytes::Bytes;
@@ -122,7 +122,7 @@ async fn has_written(pool: &Rc<Pool>, pass: &Pass, turn: &mut Turn) -> bool {
 async fn look(pool: &Rc<Pool>, pass: &Pass, turn: &Turn) -> Option<(StatusCode, HeaderMap)> {
     let asked = async {
         let question = turn.question().await.ok()?;
-        let answer = ask::ask(pool, question, Bytes::new()).await.ok()?;
+        let answer = ask::ask(pool, question, Bytes::new(), ANSWER).await.ok()?;
         let (head, _) = answer.into_parts();
         Some((head.status, head.headers))
     };

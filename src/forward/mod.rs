@@ -57,6 +57,9 @@ pub use tunnel::Tunnel;
 use unread::Came;
 use upload::Upload;
 
+/// How much of an answer is read whose body says little.
+pub const ANSWER: usize = 64 << 10;
+
 /// The upstreams, as one serving thread sees them.
 pub struct Upstreams {
     pools: Vec<Rc<Pool>>,
@@ -209,8 +212,8 @@ impl Upstreams {
         }
     }
 
-    /// Asks an upstream something on the gateway's own behalf, and reads at most 64 KiB of its answer. Dropping
-    /// the future closes the connection.
+    /// Asks an upstream something on the gateway's own behalf, and reads its answer; of one whose body is larger
+    /// than `most` bytes, the head. Dropping the future closes the connection.
     ///
     /// # Errors
     /// [`Failed`] where no answer came.
@@ -219,8 +222,9 @@ impl Upstreams {
         upstream: usize,
         head: Parts,
         body: Bytes,
+        most: usize,
     ) -> Result<Response<Bytes>, Failed> {
-        ask::ask(&self.pools[upstream], head, body).await
+        ask::ask(&self.pools[upstream], head, body, most).await
     }
 
     /// Forwards a write. Dropping the future leaves the write running (see [`Orphans::adopt`]): what

@@ -37,6 +37,8 @@ pub(super) struct Came {
     orphans: Option<Weak<Orphans>>,
     /// The signed chunks in which it comes, and how much is to come of it without them.
     chunks: Option<Box<(Chunks, u64)>>,
+    /// Bytes of chunks that came since somebody asked.
+    raw: usize,
 }
 
 /// Why a body cannot be read on.
@@ -67,6 +69,7 @@ impl Came {
             orphans: reads_on.then(|| Rc::downgrade(orphans)),
             body: Some(Source::Client(body)),
             chunks: None,
+            raw: 0,
         }
     }
 
@@ -76,6 +79,7 @@ impl Came {
             orphans: None,
             body: Some(Source::Held(Full::new(body))),
             chunks: None,
+            raw: 0,
         }
     }
 
@@ -113,7 +117,8 @@ impl Came {
         }
     }
 
-    /// The next part out of its chunks, each checked before a byte of it is given.
+    /// The next part out of its chunks, each checked before a byte of it is given; the last one when all that comes
+    /// behind it was checked too.
     fn poll_chunks(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,27 +127,36 @@ impl Came {
             let Some((chunks, left)) = self.chunks.as_deref_mut() else {
                 return Poll::Ready(None);
             };
-            if let Some(part) = chunks.pop() {
-                let Some(rest) = left.checked_sub(part.len() as u64) else {
+            if let Some(size) = chunks.ready() {
+                let Some(rest) = left.checked_sub(size as u64) else {
                     return Poll::Ready(Some(Err(Unreadable::Forged))); // more than it was to have
                 };
-                *left = rest;
-                return Poll::Ready(Some(Ok(Frame::data(part))));
+                if rest > 0 || chunks.is_over() {
+                    *left = rest;
+                    return Poll::Ready(chunks.pop().map(|part| Ok(Frame::data(part))));
+                }
             }
             let over = chunks.is_over() && *left == 0;
-            let pushed = match ready!(self.poll_source(cx)) {
+            let frame = match ready!(self.poll_source(cx)) {
                 None if over => return Poll::Ready(None),
                 None => return Poll::Ready(Some(Err(Unreadable::Broken))),
                 Some(Err(why)) => return Poll::Ready(Some(Err(why))),
-                Some(Ok(frame)) => match (frame.data_ref(), self.chunks.as_deref_mut()) {
-                    (Some(data), Some((chunks, _))) => chunks.push(data),
-                    _ => Ok(()), // trailers, of which the chunks say nothing
-                },
+                Some(Ok(frame)) => frame,
             };
-            if pushed.is_err() {
+            // Trailers of HTTP: the chunks say nothing of them.
+            let data = frame.data_ref().map_or(&b""[..], |data| data);
+            self.raw += data.len();
+            if let Some((chunks, _)) = self.chunks.as_deref_mut()
+                && chunks.push(data).is_err()
+            {
                 return Poll::Ready(Some(Err(Unreadable::Forged)));
             }
         }
+    }
+
+    /// How many bytes of chunks have come since this was last asked.
+    pub(super) fn take_raw(&mut self) -> usize {
+        std::mem::take(&mut self.raw)
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Upload {
     room: Option<u64>,
     /// A stream of HTTP/2, which may break off without an error.
     h2: bool,
+    /// It comes in signed chunks, which count as they come.
+    chunked: bool,
     /// Headers that may not come as a trailer either.
     token_headers: Option<Rc<[HeaderName]>>,
     progress: Rc<Progress>,
@@ -201,6 +203,7 @@ impl Upload {
         progress.whole.set(whole);
         Self {
             h2,
+            chunked: false,
             left: body.size_hint().exact(),
             body: Some(body),
             room: None,
@@ -227,6 +230,7 @@ impl Upload {
     pub(super) fn unchunk(&mut self, chunks: Chunks, length: u64) {
         if let Some(body) = &mut self.body {
             body.unchunk(chunks, length);
+            self.chunked = true;
             self.left = Some(length);
             if length == 0 {
                 self.progress.finish();
@@ -240,6 +244,7 @@ impl Upload {
         progress.whole.set(true);
         Self {
             h2: false,
+            chunked: false,
             left: Some(0),
             body: None,
             room: None,
@@ -297,6 +302,11 @@ impl Body for Upload {
         };
         let polled = Pin::new(&mut *body).poll_frame(cx);
         let ended = body.is_end_stream();
+        let raw = body.take_raw();
+        if raw > 0 {
+            self.progress.moved.set(true);
+            self.progress.pace.came(raw);
+        }
         self.progress.waits_for_client.set(polled.is_pending());
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
@@ -332,7 +342,7 @@ impl Body for Upload {
             }
             Err(frame) => frame,
         };
-        if let Some(data) = frame.data_ref() {
+        if let Some(data) = frame.data_ref().filter(|_| !self.chunked) {
             self.progress.pace.came(data.len());
         }
         if let (Some(room), Some(data)) = (self.room, frame.data_ref()) {

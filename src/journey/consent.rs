@@ -5,14 +5,14 @@ use super::claims::Claims;
 use super::signed::Who;
 use crate::admit::{Policy, Want};
 use crate::config::{AuthRequest, Mode, Route};
-use crate::forward::headers;
+use crate::forward::{ANSWER, headers};
 use crate::refusal::{Refusal, Why};
 use crate::route::class::{overrides_method, overrides_path};
 use crate::route::header::twins;
 use crate::route::marks::is_hop_by_hop;
 use crate::route::{Class, Keys, Match};
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -121,7 +121,7 @@ impl Journey {
         let question = question(auth, want, who, (found, head), host).ok_or(Why::NotAsked)?;
         let asked = self
             .upstreams
-            .ask(auth.upstream.index, question, Bytes::new());
+            .ask(auth.upstream.index, question, Bytes::new(), ANSWER);
         let trouble = match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(answer)) if answer.status().is_success() => {
                 self.answers(route);
@@ -190,7 +190,9 @@ fn question(
     parts.version = Version::HTTP_11;
     parts.uri = Uri::from(auth.target.clone());
     for (name, value) in &head.headers {
-        if passes(name) {
+        // What proves a client to the gateway is for nobody else.
+        let proof = *name == AUTHORIZATION && found.route.upstream.client_keys.is_some();
+        if passes(name) && !proof {
             parts.headers.append(name, value.clone());
         }
     }

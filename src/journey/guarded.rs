@@ -7,13 +7,14 @@ use super::permit::Permit;
 use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::fence::Token;
-use crate::forward::{Guarded, Kept, Outgoing, Place, Ungathered};
+use crate::forward::{ANSWER, Guarded, Kept, Outgoing, Place, Ungathered};
 use crate::guard::{Setting, Turn, Unlearnt};
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, Effect, Match};
 use bytes::Bytes;
 use http::{HeaderValue, Method};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
 const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
 
@@ -29,12 +30,32 @@ impl Unbegun {
         Self(Some(pass))
     }
 
-    /// For what needs none.
-    pub(super) const fn none() -> Self {
-        Self(None)
+    /// Does something that may take its time before the write goes out. A newer token ends it, and the write is not
+    /// started after the seal (I3). Dropping the future leaves nothing begun.
+    pub(super) async fn during<T>(
+        self,
+        work: impl Future<Output = Result<T, Why>>,
+    ) -> Result<(Pass, T), Why> {
+        let cut = poll_fn(|cx| match &self.0 {
+            Some(pass) => pass.poll_cut(cx),
+            None => Poll::Pending,
+        });
+        let done = tokio::select! {
+            biased;
+            () = cut => return Err(Why::Superseded { sent: false }),
+            done = work => done?,
+        };
+        match self.into_pass() {
+            Some(pass) if pass.is_current() => Ok((pass, done)),
+            Some(pass) => {
+                pass.finish(Outcome::Unsent);
+                Err(Why::Superseded { sent: false })
+            }
+            None => Err(Why::Busy),
+        }
     }
 
-    pub(super) fn into_pass(mut self) -> Option<Pass> {
+    fn into_pass(mut self) -> Option<Pass> {
         self.0.take()
     }
 }
@@ -100,25 +121,15 @@ impl Journey {
         pass: Pass,
         request: &mut Outgoing,
     ) -> Result<(Pass, Option<Guarded>, Option<Place<'a>>), Why> {
-        let unbegun = Unbegun::of(pass);
         let wait = clock::now().after(found.route.drain_timeout);
-        let work = self.turn_taken(found, claims, request);
-        let cut = poll_fn(|cx| match &unbegun.0 {
-            Some(pass) => pass.poll_cut(cx),
-            None => std::task::Poll::Pending,
-        });
-        let (turn, kept, place) = tokio::select! {
-            biased;
-            () = cut => return Err(Why::Superseded { sent: false }),
-            taken = work => taken?,
-            () = clock::sleep_until(wait) => return Err(Why::Busy),
+        let work = async {
+            tokio::select! {
+                biased;
+                taken = self.turn_taken(found, claims, request) => taken,
+                () = clock::sleep_until(wait) => Err(Why::Busy),
+            }
         };
-        let pass = unbegun.into_pass().ok_or(Why::Busy)?;
-        // It had to wait: a write does not start after the seal (I3).
-        if !pass.is_current() {
-            pass.finish(Outcome::Unsent);
-            return Err(Why::Superseded { sent: false });
-        }
+        let (pass, (turn, kept, place)) = Unbegun::of(pass).during(work).await?;
         Ok((pass, turn.map(|turn| Guarded { turn, kept }), place))
     }
 
@@ -202,7 +213,7 @@ impl Journey {
         let question = turn.question().await?;
         let asked = self
             .upstreams
-            .ask(found.route.upstream.index, question, Bytes::new());
+            .ask(found.route.upstream.index, question, Bytes::new(), ANSWER);
         let answer = asked.await.map_err(|_| Unlearnt::Silent)?;
         Ok(turn.learn(answer.status(), answer.headers())?)
     }

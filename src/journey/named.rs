@@ -18,6 +18,7 @@ impl Journey {
     ) -> Result<Result<Place<'a>, Reject<'a>>, Why> {
         let gathered = self.upstreams.gather(request, listing::LARGEST).await;
         let (body, place) = gathered?;
+        self.is_own(found.route, &request.head, &body)?;
         let routes = &self.shared.routes;
         Ok(match routes.named(found, &request.head, &body) {
             Err(reject) if routes.enforces(found.route) => Err(reject),

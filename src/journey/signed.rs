@@ -10,8 +10,8 @@ use crate::config::Route;
 use crate::forward::Outgoing;
 use crate::refusal::{Refusal, Why};
 use crate::route::Match;
-use crate::sign::{Chunks, Identity, stamp};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST};
+use crate::sign::{self, Chunks, stamp};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -31,8 +31,7 @@ pub(super) struct Who<'a> {
 }
 
 impl<'a> Who<'a> {
-    pub(super) fn of(client: &'a Client, identity: Option<&'a Identity>) -> Self {
-        let key = identity.map(|identity| &identity.name);
+    pub(super) const fn of(client: &'a Client, key: Option<&'a String>) -> Self {
         Self { client, key }
     }
 
@@ -51,29 +50,66 @@ impl<'a> Who<'a> {
 
 impl Journey {
     /// Who a client is, where the gateway signs for it and knows its clients: for reads and on routes that are off
-    /// too.
+    /// too. A body in chunks that it signed is checked as it comes, from here on.
     ///
     /// # Errors
-    /// It is nobody.
+    /// It is nobody, or the request has what cannot be signed anew.
     pub(super) fn identify(
         &self,
         route: &Route,
-        head: &Parts,
+        request: &mut Outgoing,
         tally: &mut Tally<'_>,
-    ) -> Result<Option<Identity>, Refusal> {
+    ) -> Result<Option<String>, Refusal> {
         let Some(signing) = &self.shared.signing[route.upstream.index] else {
             return Ok(None);
         };
-        let Some(clients) = &signing.clients else {
-            return Ok(None);
-        };
-        let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let target = || head.uri.authority().map(http::uri::Authority::as_str);
-        let host = named.or_else(target).unwrap_or_default();
-        let proven = clients.prove(head, host, &signing.region, clock::time_of_day());
-        let identity = proven.map_err(|why| Refusal::from(Why::Unproven(why)))?;
-        note::identified(tally, &identity.name);
-        Ok(Some(identity))
+        let head = &request.head;
+        let malformed = |why: String| Refusal::from(Why::Malformed(why));
+        if let Some(name) = hop_by_hop(&head.headers) {
+            // It would be taken off after the signature was checked.
+            return Err(malformed(format!("Connection names {name}")));
+        }
+        sign::check_query(head.uri.query().unwrap_or_default()).map_err(malformed)?;
+        let mut identity = None;
+        if let Some(clients) = &signing.clients {
+            let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+            let target = || head.uri.authority().map(http::uri::Authority::as_str);
+            let host = named.or_else(target).unwrap_or_default();
+            let tokens: Vec<&str> = self.token_headers[route.index]
+                .iter()
+                .map(HeaderName::as_str)
+                .collect();
+            let now = clock::time_of_day();
+            let proven = clients.prove(head, host, &tokens, &signing.region, now);
+            identity = Some(proven.map_err(|why| Refusal::from(Why::Unproven(why)))?);
+        }
+        let chunks = identity
+            .as_mut()
+            .and_then(|identity| identity.chunks.take());
+        unchunk(chunks, request).map_err(|why| malformed(why.into()))?;
+        let name = identity.map(|identity| identity.name);
+        if let Some(name) = &name {
+            note::identified(tally, name);
+        }
+        Ok(name)
+    }
+
+    /// Whether the body that says what a request changes is the one that its client signed.
+    ///
+    /// # Errors
+    /// It is another.
+    pub(super) fn is_own(&self, route: &Route, head: &Parts, body: &[u8]) -> Result<(), Why> {
+        let signs = self.shared.signing[route.upstream.index].is_some();
+        let digest = head
+            .headers
+            .get(CONTENT_SHA256)
+            .and_then(|value| value.to_str().ok());
+        match digest {
+            Some(digest) if signs && digest.len() == 64 && digest != sign::digest(body) => {
+                Err(Why::Forged { sent: false })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes a request the gateway's own, where it signs: with its signature, and with the stamp of the write.
@@ -85,28 +121,41 @@ impl Journey {
         found: &Match<'_>,
         claims: &Claims<'_>,
         permit: Permit,
-        identity: Option<Identity>,
         request: &mut Outgoing,
     ) -> Result<Permit, Refusal> {
         let Some(signing) = &self.shared.signing[found.route.upstream.index] else {
             return Ok(permit);
         };
-        let (unbegun, permit) = match permit {
-            Permit::Write(pass) => (Unbegun::of(pass), None),
-            other @ Permit::Exempt(_) => (Unbegun::none(), Some(other)),
-        };
-        let refused = |why| claims.refusal(why);
-        let chunks = identity.and_then(|identity| identity.chunks);
-        unchunk(chunks, request).map_err(|why| refused(Why::Malformed(why.into())))?;
         stamped(found, claims, &mut request.head.headers);
-        // Rare and large: kept out of the others' future.
-        let signed = Box::pin(signing.entitle(&mut request.head)).await;
-        signed.map_err(|why| refused(Why::Unsigned(why)))?;
-        match permit.or_else(|| unbegun.into_pass().map(Permit::Write)) {
-            Some(permit) => Ok(permit),
-            None => Err(refused(Why::Busy)),
-        }
+        let entitled = async {
+            // Rare and large: kept out of the others' future.
+            let done = Box::pin(signing.entitle(&mut request.head)).await;
+            done.map_err(Why::Unsigned)
+        };
+        let permit = match permit {
+            Permit::Write(pass) => {
+                let done = Unbegun::of(pass).during(entitled).await;
+                done.map(|(pass, ())| Permit::Write(pass))
+            }
+            exempt @ Permit::Exempt(_) => entitled.await.map(|()| exempt),
+        };
+        permit.map_err(|why| claims.refusal(why))
     }
+}
+
+/// A header that `Connection` takes off, other than those of the connection itself.
+fn hop_by_hop(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(CONNECTION).iter();
+    let lists = values.filter_map(|value| value.to_str().ok());
+    let mut names = lists
+        .flat_map(|list| list.split(','))
+        .map(|name| name.trim().to_ascii_lowercase());
+    names.find(|name| {
+        !matches!(
+            name.as_str(),
+            "" | "close" | "keep-alive" | "te" | "upgrade"
+        )
+    })
 }
 
 /// Takes the chunks off a body that their client signed. They go on as one body, whose content nobody signs.
@@ -151,11 +200,12 @@ fn plain_encoding(headers: &mut HeaderMap) {
     }
 }
 
-/// The metadata say which write it is.
+/// The metadata say which write it is. What a client says there of that is taken off.
 fn stamped(found: &Match<'_>, claims: &Claims<'_>, headers: &mut HeaderMap) {
-    let Some(keys) = found.keys.as_ref().filter(|_| found.brings_metadata) else {
-        return;
-    };
-    let token = claims.own.map(|token| found.route.format.spell(token));
-    stamp::put(headers, &keys.first.resource, token);
+    stamp::take_off(headers);
+    let keys = found.keys.as_ref().filter(|_| found.brings_metadata);
+    if let Some((keys, token)) = keys.zip(claims.own) {
+        let token = found.route.format.spell(token);
+        stamp::put(headers, &keys.first.resource, &token);
+    }
 }

@@ -121,7 +121,8 @@ impl Routes {
             .filter(virtual_hosts)
             .filter_map(|entry| entry.route.host.clone())
             .collect();
-        bucket_hosts.dedup();
+        // Of two that end alike the longer one is meant.
+        bucket_hosts.sort_by_key(|host| std::cmp::Reverse(host.len()));
         Self {
             entries,
             path_tokens,
@@ -163,7 +164,7 @@ impl Routes {
             target::token_of(&entry.route, raw, parts.uri.query()).map_err(malformed)?;
         let target = match path.bucket {
             // Its name stands in a host that the store does not get to see.
-            Some(bucket) if entry.route.upstream.sign => {
+            Some(bucket) if entry.route.upstream.rewrite_host => {
                 target::in_bucket(bucket, raw.path, query.as_deref())
             }
             _ => target::join(
@@ -265,11 +266,14 @@ impl Routes {
     fn of_bucket<'a>(&'a self, raw: &str, host: Host<'_>) -> Option<OfBucket<'a>> {
         let named = |store: &'a String| Some((store.as_str(), host.below(store)?));
         let (store, bucket) = self.bucket_hosts.iter().find_map(named)?;
-        let bucket = bucket.to_ascii_lowercase();
+        // Whether a bucket's capitals matter, stores do not agree.
+        if bucket.bytes().any(|b| b.is_ascii_uppercase()) {
+            return None;
+        }
         let exact = exact::exact(&format!("/{bucket}{raw}"))?;
         Some(OfBucket {
             store,
-            bucket,
+            bucket: bucket.to_owned(),
             exact,
         })
     }

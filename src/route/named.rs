@@ -34,7 +34,8 @@ impl Routes {
             methods: Methods::only(Method::DELETE),
             host: host::of(parts).map_err(malformed)?,
         };
-        let name = bucket.target.path().trim_end_matches('/');
+        // As it came: a host may name the bucket.
+        let name = parts.uri.path().trim_end_matches('/');
         let mut on = None;
         let (mut resources, mut others) = (BTreeSet::new(), Vec::new());
         for object in listing::keys(body).map_err(malformed)? {

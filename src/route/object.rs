@@ -1,11 +1,13 @@
 //! A request to an object store: what it may change, by its call, its bucket and its key.
 
-use super::class::Class;
+use super::class::{Class, Methods};
 use super::exact::Exact;
-use super::operation::Operation;
-use super::{Effect, End, Head, Key, Keys, Match, Reject, Routes, Tree};
+use super::operation::{COPY_SOURCE, Operation};
+use super::target::Split;
+use super::{Effect, End, Head, Key, Keys, Match, Reject, Routes, Tree, host};
 use crate::config::{Mode, Route};
 use crate::fence::ResourceKey;
+use http::Method;
 
 impl Routes {
     /// Completes what is known of a request to an object store. `key` makes the key of its path on a route.
@@ -49,6 +51,10 @@ impl Routes {
         };
         found.class = operation.map_or(Class::Write, |operation| operation.class);
         found.answered_at_end = operation.is_some_and(|operation| operation.reports_in_body);
+        // Who signs for others reads for them too: no more than they may.
+        if route.upstream.sign && operation.is_some_and(|operation| operation.copies) {
+            self.copied(head, route)?;
+        }
         found.effect = operation.map_or(Effect::Unconditional, |operation| operation.effect);
         found.brings_metadata = operation.is_some_and(|operation| operation.brings_metadata);
         if has_key && route.is_guarded() {
@@ -79,6 +85,54 @@ impl Routes {
                 Tree::Refuse
             },
         }));
+        Ok(())
+    }
+
+    /// Whether the object that a copy is made of could be read by a request to it.
+    fn copied<'r>(&'r self, head: &Head<'_>, own: &'r Route) -> Result<(), Reject<'r>> {
+        let malformed = |why| Reject::Malformed {
+            why,
+            route: Some(own),
+        };
+        let mut named = head.parts.headers.get_all(COPY_SOURCE).iter();
+        let (Some(source), None) = (named.next(), named.next()) else {
+            return Err(malformed(
+                "a copy whose source is not one x-amz-copy-source",
+            ));
+        };
+        let source = source
+            .to_str()
+            .map_err(|_| malformed("a copy source that cannot be read"))?;
+        let (path, _) = source.split_once('?').unwrap_or((source, ""));
+        let path = format!("/{}", path.trim_start_matches('/'));
+        let split = Split {
+            path: &path,
+            token: None,
+        };
+        // Its bucket stands in it, whatever the host says.
+        let named = own.host.as_deref().and_then(|host| host::parse(host).ok());
+        let as_read = Head {
+            parts: head.parts,
+            marks: head.marks,
+            methods: Methods::only(Method::GET),
+            host: named.or(head.host),
+        };
+        let readings = self.read(split, as_read.host);
+        let (entry, _, reading) = self
+            .find(&readings, &as_read)
+            .map_err(|reject| reject.on(own))?;
+        match reading.exact {
+            Some(path) if path.fault.is_none() && path.has_key() => {}
+            _ => {
+                return Err(malformed(
+                    "a copy source that names no object, or in more than one way",
+                ));
+            }
+        }
+        if entry.route.upstream.index != own.upstream.index {
+            let why = "the source of the copy is in another upstream".into();
+            return Err(Reject::Forbidden { why, route: own });
+        }
         Ok(())
     }
 

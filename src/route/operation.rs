@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 
-const COPY_SOURCE: &str = "x-amz-copy-source";
+pub const COPY_SOURCE: &str = "x-amz-copy-source";
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Operation {
     pub effect: Effect,
     /// The metadata of the object come with it.
     pub brings_metadata: bool,
+    /// It reads another object.
+    pub copies: bool,
 }
 
 const READ: Operation = Operation {
@@ -34,6 +36,7 @@ const READ: Operation = Operation {
     lists_objects: false,
     effect: Effect::Beside,
     brings_metadata: false,
+    copies: false,
 };
 const WRITE: Operation = Operation {
     class: Class::Write,
@@ -41,6 +44,7 @@ const WRITE: Operation = Operation {
     lists_objects: false,
     effect: Effect::Beside,
     brings_metadata: false,
+    copies: false,
 };
 
 impl Operation {
@@ -102,7 +106,7 @@ impl Operation {
             ("DELETE", ["versionId"]) => Effect::Unconditional,
             _ => Effect::Beside,
         };
-        let brings_metadata = !copies
+        let brings_metadata = (!copies || replaces_metadata(&parts.headers))
             && matches!(
                 (parts.method.as_str(), asked.as_slice()),
                 ("PUT", []) | ("POST", ["uploads"])
@@ -111,6 +115,7 @@ impl Operation {
             reports_in_body,
             effect,
             brings_metadata,
+            copies,
             ..WRITE
         })
     }
@@ -134,6 +139,12 @@ fn signs(name: &str) -> bool {
         .get(..6)
         .is_some_and(|head| head.eq_ignore_ascii_case("x-amz-"));
     amazon || matches!(name, "x-id" | "AWSAccessKeyId" | "Signature" | "Expires")
+}
+
+/// Whether a copy has metadata of its own.
+fn replaces_metadata(headers: &HeaderMap) -> bool {
+    let directive = headers.get("x-amz-metadata-directive");
+    directive.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"REPLACE"))
 }
 
 fn copies(headers: &HeaderMap, names: &[Cow<'_, str>]) -> bool {

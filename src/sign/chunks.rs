@@ -103,6 +103,12 @@ impl Chunks {
         Ok(())
     }
 
+    /// How large the next part is that was checked.
+    #[must_use]
+    pub fn ready(&self) -> Option<usize> {
+        self.out.front().map(Bytes::len)
+    }
+
     /// The next part that was checked.
     pub fn pop(&mut self) -> Option<Bytes> {
         self.out.pop_front()

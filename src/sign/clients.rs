@@ -79,7 +79,7 @@ impl Clients {
     }
 
     /// Checks who a request comes from: by its signature for stores in `region`, or by a secret that it bears.
-    /// `host`: what it names as its host.
+    /// `host`: what it names as its host. `tokens`: the headers that say which token it has.
     ///
     /// # Errors
     /// Why it is nobody, for the sender; without a secret.
@@ -87,6 +87,7 @@ impl Clients {
         &self,
         head: &Parts,
         host: &str,
+        tokens: &[&str],
         region: &str,
         now: SystemTime,
     ) -> Result<Identity, String> {
@@ -109,22 +110,13 @@ impl Clients {
         }
         let query = claim::pairs(head.uri.query().unwrap_or_default())?;
         let claim = Claim::of(head, region, &query)?;
-        let moved = |name: &str| {
-            let amazons = name
-                .get(..6)
-                .is_some_and(|begin| begin.eq_ignore_ascii_case("x-amz-"));
-            amazons && !claim::QUERY.contains(&name)
-        };
-        if let Some((name, _)) = query.iter().find(|(name, _)| moved(name)) {
-            return Err(format!("{name} stands in the query: send it as a header"));
-        }
         let name = claim.key_id.to_owned();
         let secret = current
             .keys
             .get(&name)
             .ok_or("no client has that access key")?;
         let payload = claim::single(&head.headers, claim::CONTENT_SHA256).map(str::to_owned);
-        let proven = claim.check(head, host, &query, secret, now)?;
+        let proven = claim.check(head, host, &query, tokens, secret, now)?;
         let chunks = match payload.as_deref() {
             Some(STREAMING) => Some(Chunks::new(proven, false)),
             Some(STREAMING_WITH_TRAILER) => Some(Chunks::new(proven, true)),
@@ -201,7 +193,7 @@ mod tests {
                 .body(())
                 .unwrap();
             let (head, ()) = request.into_parts();
-            let proven = clients.prove(&head, "h", "us-east-1", SystemTime::UNIX_EPOCH);
+            let proven = clients.prove(&head, "h", &[], "us-east-1", SystemTime::UNIX_EPOCH);
             proven.map(|identity| identity.name)
         };
         assert_eq!(name("sesame sesame sesame").as_deref(), Ok("a"));

@@ -11,15 +11,18 @@ mod claim;
 mod clients;
 pub mod stamp;
 
-pub use chunks::{Chunks, Forged};
+pub use chunks::Chunks;
 pub use clients::{Clients, Identity};
 
 use http::header::{AUTHORIZATION, DATE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
-use http::{HeaderName, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use percent_encoding::percent_decode_str;
 use reqsign_aws_v4::{Credential, DefaultCredentialProvider, RequestSigner};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -33,8 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Signs requests to the object stores of one region. Credentials are looked for when they are first needed,
 /// kept until they expire, and never logged.
-#[derive(Debug)]
-pub struct Signer(reqsign_core::Signer<Credential>);
+pub struct Signer {
+    library: reqsign_core::Signer<Credential>,
+    /// There were none when they were last looked for.
+    failing: AtomicBool,
+}
 
 impl Signer {
     /// One with the credentials of the usual chain: environment, profile, single sign-on, web identity, process,
@@ -43,22 +49,37 @@ impl Signer {
     pub fn of_chain(region: &str) -> Self {
         let chain = DefaultCredentialProvider::new();
         let signer = RequestSigner::new("s3", region);
-        Self(reqsign_core::Signer::new(chain::context(), chain, signer))
+        Self::over(reqsign_core::Signer::new(chain::context(), chain, signer))
+    }
+
+    const fn over(library: reqsign_core::Signer<Credential>) -> Self {
+        Self {
+            library,
+            failing: AtomicBool::new(false),
+        }
     }
 
     /// Signs all headers of a request, whose URI names the host. May ask others for credentials, for 10 s at most.
     /// Dropping the future leaves the request as it was.
     ///
     /// # Errors
-    /// Why there are no credentials, for the operator; then the request is as it was.
+    /// There are no credentials, for whoever asked; the log says why, once, until there are again. Then the request
+    /// is as it was.
     pub async fn sign(&self, head: &mut Parts) -> Result<(), String> {
-        let none = |why: String| format!("no credentials for the object store: {why}");
-        match timeout(PATIENCE, self.0.sign(head, None)).await {
-            Ok(signed) => signed.map_err(|error| none(error.to_string())),
-            Err(_) => Err(none(
-                "whoever was asked for them did not answer in time".into(),
-            )),
+        let why = match timeout(PATIENCE, self.library.sign(head, None)).await {
+            Ok(Ok(())) => {
+                if self.failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!("there are credentials for the object store again");
+                }
+                return Ok(());
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "whoever was asked for them did not answer in time".into(),
+        };
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::error!(why, "there are no credentials for the object store");
         }
+        Err("the gateway has no credentials for the object store: its log says why".into())
     }
 }
 
@@ -86,7 +107,8 @@ impl Signing {
         if let Some(query) = head.uri.query() {
             let says = |pair: &&str| {
                 let name = pair.split_once('=').map_or(*pair, |(name, _)| name);
-                !claim::QUERY.contains(&name)
+                let name = percent_decode_str(name).decode_utf8_lossy();
+                !claim::QUERY.contains(&&*name)
             };
             let rest: Vec<&str> = query.split('&').filter(says).collect();
             let path = head.uri.path();
@@ -102,19 +124,56 @@ impl Signing {
         let (mut own, ()) = Request::new(()).into_parts();
         own.method = head.method.clone();
         own.uri = absolute(head)?;
+        // One of several values would be signed, and all would go.
+        for name in repeated(&head.headers) {
+            let all = head.headers.get_all(&name).iter();
+            let all: Vec<&[u8]> = all.map(HeaderValue::as_bytes).collect();
+            let one = HeaderValue::from_bytes(&all.join(&b","[..]));
+            head.headers.insert(name, one.map_err(|e| e.to_string())?);
+        }
         for (name, value) in &head.headers {
             if *name == HOST || name.as_str().starts_with("x-amz-") {
                 own.headers.append(name.clone(), value.clone());
             }
         }
         self.signer.sign(&mut own).await?;
-        for name in [AUTHORIZATION, X_DATE, CONTENT_SHA256, TOKEN] {
+        for name in [AUTHORIZATION, X_DATE, CONTENT_SHA256, TOKEN, SESSION] {
             if let Some(value) = own.headers.remove(&name) {
                 head.headers.insert(name, value);
             }
         }
         Ok(())
     }
+}
+
+/// What a request may not have where the gateway signs: a header that was moved into the query, which the store would
+/// not find there, and an older kind of signature.
+///
+/// # Errors
+/// Why it is refused, for its sender.
+pub fn check_query(query: &str) -> Result<(), String> {
+    for (name, _) in claim::pairs(query)? {
+        let begin = name.get(..6);
+        let amazons = begin.is_some_and(|begin| begin.eq_ignore_ascii_case("x-amz-"));
+        if amazons && !claim::QUERY.contains(&&*name) || claim::is_old(&name) {
+            return Err(format!("{name} stands in the query: send it as a header"));
+        }
+    }
+    Ok(())
+}
+
+/// The digest of a content, as `x-amz-content-sha256` has it.
+#[must_use]
+pub fn digest(content: &[u8]) -> String {
+    claim::hex(&Sha256::digest(content))
+}
+
+/// The names that stand several times among those that are signed.
+fn repeated(headers: &HeaderMap) -> Vec<HeaderName> {
+    let several = |name: &&HeaderName| {
+        name.as_str().starts_with("x-amz-") && headers.get_all(*name).iter().nth(1).is_some()
+    };
+    headers.keys().filter(several).cloned().collect()
 }
 
 /// The URI of a request whose target does not name its host.
@@ -148,7 +207,7 @@ mod tests {
             home_dir: None,
             envs,
         });
-        let signer = Signer(reqsign_core::Signer::new(
+        let signer = Signer::over(reqsign_core::Signer::new(
             context,
             DefaultCredentialProvider::new(),
             RequestSigner::new("s3", "eu-west-3"),
@@ -164,6 +223,6 @@ mod tests {
             "{said}"
         );
         assert_eq!(head.headers["host"], "s3.example");
-        assert!(!format!("{signer:?}{:?}", head.headers).contains("secret"));
+        assert!(!format!("{:?}", head.headers).contains("secret"));
     }
 }

@@ -12,13 +12,18 @@ pub const TOKEN: HeaderName = HeaderName::from_static("x-amz-meta-fencing-token"
 /// by the digest it is told that it was not written there.
 pub const WRITE: HeaderName = HeaderName::from_static("x-amz-meta-fencing-write");
 
-/// Puts it on a write, in place of what may be there; without a token, that is taken off.
-pub fn put(headers: &mut HeaderMap, resource: &ResourceKey, token: Option<String>) {
+/// Takes off what a client says in its place.
+pub fn take_off(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
     headers.remove(WRITE);
+}
+
+/// Puts it on a write, in place of what may be there.
+pub fn put(headers: &mut HeaderMap, resource: &ResourceKey, token: &str) {
+    take_off(headers);
     let value = |text: &str| HeaderValue::from_str(text).ok();
     let write = format!("{}-{}", digest(resource), Uuid::new_v4());
-    if let Some((token, write)) = token.and_then(|token| value(&token)).zip(value(&write)) {
+    if let Some((token, write)) = value(token).zip(value(&write)) {
         headers.insert(TOKEN, token);
         headers.insert(WRITE, write);
     }
@@ -47,14 +52,14 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(TOKEN, HeaderValue::from_static("99"));
         headers.append(TOKEN, HeaderValue::from_static("98"));
-        put(&mut headers, &key("a"), Some("34".into()));
+        put(&mut headers, &key("a"), "34");
         assert_eq!(headers.get_all(TOKEN).iter().count(), 1);
         assert_eq!(token(&headers, &key("a")), Some("34"));
         assert_eq!(token(&headers, &key("b")), None, "a copy");
         let first = headers[WRITE].clone();
-        put(&mut headers, &key("a"), Some("34".into()));
+        put(&mut headers, &key("a"), "34");
         assert_ne!(headers[WRITE], first, "each write has its own");
-        put(&mut headers, &key("a"), None);
+        take_off(&mut headers);
         assert!(headers.is_empty());
     }
 }

@@ -116,9 +116,17 @@ def uploads(gateway, store):
 
 def signed(gateway, store):
     holder = client(gateway, signature_version="s3v4")  # the library's own default signs the type as well
-    url = holder.generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "signed a"})
+    of = {"Params": {"Bucket": BUCKET, "Key": "signed a"}}
 
-    def put(token, body):
+    def url_for(token):
+        # Where the gateway checks it, whoever makes the URL says with which token it is used.
+        if "GATEWAY_KEY" in os.environ:
+            own = client(gateway, token, signature_version="s3v4")
+            return own.generate_presigned_url("put_object", **of)
+        return holder.generate_presigned_url("put_object", **of)
+
+    def put(token, body, url=None):
+        url = url or url_for(token)
         request = urllib.request.Request(url, data=body, method="PUT")
         request.add_header("Fencing-Token", str(token))
         request.add_header("Content-Type", "application/octet-stream")  # else the library calls it a form
@@ -129,6 +137,9 @@ def signed(gateway, store):
 
     assert put(5, b"one") == 200
     assert put(4, b"two") == 412
+    if "GATEWAY_KEY" in os.environ:
+        assert put(6, b"three", url_for(5)) == 403
+        assert put(6, b"three", holder.generate_presigned_url("put_object", **of)) == 403
     assert store.get_object(Bucket=BUCKET, Key="signed a")["Body"].read() == b"one"
     # A body in signed or checked chunks passes byte for byte.
     client(gateway, 5).put_object(Bucket=BUCKET, Key="checked", Body=b"x" * 100_000, ChecksumAlgorithm="SHA256")

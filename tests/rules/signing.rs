@@ -35,6 +35,13 @@ impl Signed {
         Client::connect(self.gw.port).request(method, path, headers, body.as_bytes())
     }
 
+    /// What the gateway's store has.
+    fn fence(&self) -> Option<String> {
+        let page = Client::connect(self.gw.admin_port).request("GET", "/api/v1/fences", &[], b"");
+        let page: serde_json::Value = serde_json::from_slice(&page.body).unwrap();
+        page["fences"].get(0).map(ToString::to_string)
+    }
+
     fn put(&self, path: &str, token: u64, headers: &[(&str, &str)]) -> Response {
         let (token, bearer) = (token.to_string(), format!("Bearer {SECRET}"));
         let own = [
@@ -201,11 +208,12 @@ fn a_host_may_name_the_bucket_where_its_upstream_says_so() {
     );
     // One object, one fence, whichever way it is named.
     put(&s, "s3.example", "/wal/a/b", 8).refused(412, "stale");
-    put(&s, "WAL.S3.example:80", "/a%2Fb", 8).refused(412, "stale");
+    put(&s, "wal.S3.example:80", "/a%2Fb", 8).refused(412, "stale");
     put(&s, "other.s3.example", "/a/b", 8).answered(200);
     put(&s, "a.b.s3.example", "/a", 8).answered(200);
     put(&s, "s3.example", "/a.b/a", 7).refused(412, "stale");
     for (host, path) in [
+        ("WAL.s3.example", "/a/b"),
         ("xs3.example", "/a/b"),
         (".s3.example", "/a/b"),
         ("a.b", "/a"),
@@ -223,4 +231,97 @@ fn a_host_may_name_the_bucket_where_its_upstream_says_so() {
     put(&s, "wal.s3.example", "/a?x-id=PutObject", 9).answered(200);
     assert_eq!(s.store.last("t").target, "/wal/a?x-id=PutObject");
     put(&s, "s3.example", "/wal/a", 8).refused(412, "stale");
+    let bearer = format!("Bearer {SECRET}");
+    let headers = [
+        ("Host", "wal.s3.example"),
+        ("Fencing-Token", "8"),
+        ("Authorization", &*bearer),
+    ];
+    let list = "<Delete><Object><Key>a</Key></Object></Delete>";
+    s.send("POST", "/?delete", &headers, list)
+        .refused(412, "stale");
+    let headers = [
+        &headers[..1],
+        &headers[2..],
+        &[("Fencing-Token", "9"), ("X-Tag", "list")],
+    ]
+    .concat();
+    s.send("POST", "/?delete", &headers, list).answered(200);
+    assert_eq!(s.store.last("list").target, "/wal/?delete");
+}
+
+#[test]
+fn a_copy_is_made_of_what_could_be_read_alone() {
+    let s = signed(|c| {
+        c.route("path", "\"/mine/{*key}\"")
+            .route("resource", "\"mine/{key}\"")
+    });
+    for source in [
+        "/payroll/2024",
+        "payroll%2F2024",
+        "/mine/../payroll/a",
+        "arn:aws:s3:::mine/a",
+        "mine",
+    ] {
+        let refused = s.put("/mine/x", 5, &[("x-amz-copy-source", source)]);
+        assert!(refused.status >= 400, "{source}: {refused}");
+    }
+    let twice = [
+        ("x-amz-copy-source", "/mine/a"),
+        ("x-amz-copy-source", "/payroll/a"),
+    ];
+    s.put("/mine/x", 5, &twice).refused(400, "malformed");
+    assert!(s.store.came(None).is_empty());
+    for source in ["/mine/a", "mine/a%20b", "mine/a?versionId=v"] {
+        s.put("/mine/x", 5, &[("x-amz-copy-source", source)])
+            .answered(200);
+    }
+}
+
+#[test]
+fn nobody_forges_a_stamp() {
+    let s = signed(|c| {
+        c.more("[[routes]]\nname = \"rest\"\npath = \"/{*rest}\"\nupstream = \"files\"\nmode = \"off\"")
+    });
+    let stamp = [
+        ("x-amz-meta-fencing-token", "99"),
+        ("x-amz-meta-fencing-write", "0000000000000000-x"),
+    ];
+    let copy = [
+        ("x-amz-copy-source", "/b/c"),
+        ("x-amz-metadata-directive", "COPY"),
+    ];
+    s.put("/b/a", 5, &[&stamp[..], &copy].concat())
+        .answered(200);
+    assert_eq!(s.store.last("t").header("x-amz-meta-fencing-token"), None);
+    let copy = [
+        ("x-amz-copy-source", "/b/c"),
+        ("x-amz-metadata-directive", "REPLACE"),
+    ];
+    s.put("/b/a", 5, &[&stamp[..], &copy].concat())
+        .answered(200);
+    assert_eq!(
+        s.store.last("t").header("x-amz-meta-fencing-token"),
+        Some("5")
+    );
+    for moved in [
+        "X-Amz-Copy-Source=b%2Fc",
+        "x-amz-meta-fencing-token=99",
+        "AWSAccessKeyId=a&Signature=b&Expires=1",
+    ] {
+        s.put(&format!("/b/a?{moved}"), 5, &[])
+            .refused(400, "malformed");
+    }
+}
+
+#[test]
+fn what_a_connection_takes_off_was_not_signed_for_nothing() {
+    let s = signed(|c| c);
+    for name in ["if-none-match", "x-amz-content-sha256", "x-amz-copy-source"] {
+        s.put("/b/a", 5, &[("Connection", name)])
+            .refused(400, "malformed");
+    }
+    assert_eq!(s.fence(), None, "nothing was raised");
+    s.put("/b/a", 5, &[("Connection", "keep-alive, TE")])
+        .answered(200);
 }

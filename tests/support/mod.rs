@@ -299,6 +299,7 @@ impl Gateway {
     #[track_caller]
     pub fn command(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = command(self.folder.path(), args[0]);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let output = command.args(&args[1..]).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();

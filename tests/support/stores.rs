@@ -26,12 +26,17 @@ fn built(name: &str) -> PathBuf {
 
 /// A Python that has both.
 pub fn python(args: &[&str]) -> Command {
-    let folder = built("moto");
-    let script = Command::new(path("tools/moto.sh")).arg(&folder).output();
-    let script = script.unwrap();
+    with_packages("moto", &[], args)
+}
+
+/// A Python that has these packages, from a folder of that name; where none is named, moto and boto3.
+pub fn with_packages(name: &str, packages: &[&str], args: &[&str]) -> Command {
+    let folder = built(name);
+    let mut script = Command::new(path("tools/moto.sh"));
+    let script = script.arg(&folder).args(packages).output().unwrap();
     assert!(
         script.status.success(),
-        "cannot install moto\n{}",
+        "cannot install {name}\n{}",
         String::from_utf8_lossy(&script.stderr)
     );
     let python = String::from_utf8(script.stdout).unwrap().trim().to_owned();
