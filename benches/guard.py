@@ -30,7 +30,7 @@ local body = string.rep("x", 65536)
 local n = 0
 request = function()
   n = n + 1
-  local path = "/bucket/object-" .. (n % 256)
+  local path = "/bucket/NAME/object-" .. (n % 256)
   -- Another content each time, so that no ETag comes back.
   local stamp = string.format("%016x%016x", n, SEED)
   return wrk.format("PUT", path, {["Fencing-Token"] = "5"}, stamp .. body:sub(33))
@@ -94,9 +94,9 @@ resource = "{{bucket}}/{{key}}"
     return process, listen, admin
 
 
-def load(folder, target, seconds, seed):
+def load(folder, name, target, seconds):
     script = folder / "load.lua"
-    script.write_text(LOAD.replace("SEED", str(seed)))
+    script.write_text(LOAD.replace("SEED", str(time.time_ns() % 10**9)).replace("NAME", name))
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "-s", script, f"http://127.0.0.1:{target}"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     requests, took, p50, p99, errors = map(int, re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", said).groups())
@@ -113,11 +113,11 @@ def main():
     options.add_argument("--rounds", type=int, default=7)
     asked = options.parse_args()
     binary = str(Path(asked.bin).resolve())
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as ending:
-        folder, store = Path(name), port()
-        env = {**os.environ, "MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "HOME": name}
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as ending:
+        folder, store = Path(place), port()
+        env = {**os.environ, "MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "HOME": place}
         minio = [str(Path(asked.minio).resolve()), "server", "--quiet", "--address", f"127.0.0.1:{store}"]
-        minio += ["--console-address", f"127.0.0.1:{port()}", f"{name}/data"]
+        minio += ["--console-address", f"127.0.0.1:{port()}", f"{place}/data"]
         running = [subprocess.Popen(minio, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
         ending.callback(lambda: [process.kill() or process.wait() for process in running])
         wait(f"http://127.0.0.1:{store}/")
@@ -130,12 +130,13 @@ def main():
         for guarded in (False, True):
             process, listen, admin = gateway(binary, folder, store, guarded)
             running.append(process)
-            targets["guard" if guarded else "none"] = listen
-            load(folder, listen, 2, time.time_ns() % 10**9)  # the pins are warm
+            name = "guard" if guarded else "none"
+            targets[name] = listen
+            load(folder, name, listen, 2)  # the pins are warm
         results = {name: [] for name in targets}
         for number in range(asked.rounds):
             for name in sorted(targets, reverse=number % 2 == 1):
-                results[name].append(load(folder, targets[name], asked.seconds, time.time_ns() % 10**9))
+                results[name].append(load(folder, name, targets[name], asked.seconds))
         rows = {name: [statistics.median(column) for column in zip(*rounds)] for name, rounds in results.items()}
         print(f"{'':8}{'requests/s':>12}{'p50 us':>10}{'p99 us':>10}")
         for name, (rate, p50, p99) in rows.items():

@@ -91,6 +91,35 @@ fn due<'a>(
     Some((upstream, base, HeaderValue::from_str(host).ok()?))
 }
 
+/// Asks them now, for whoever wants to know before a gateway serves: for each route that has a guard, its name, how
+/// strong it is, and what that is known by.
+///
+/// # Errors
+/// [`Error::Tls`] or [`Error::System`], where they cannot be asked.
+pub fn look(settings: &Settings) -> Result<Vec<(Arc<str>, Strength, String)>, Error> {
+    let encryption = super::Encryption::open(settings)?;
+    let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
+    let guards = Guards::default();
+    let tried = probe(settings, &encryption.upstreams, &metrics, &guards);
+    let tried = super::runtime()?.block_on(tried);
+    let routes = settings.routes.iter().filter(|route| route.is_guarded());
+    let said = routes.map(|route| {
+        let upstream = &route.upstream;
+        let known = guards.honours(upstream).known();
+        let failed = tried.iter().find(|tried| tried.upstream == upstream.index);
+        let why = match failed.map(|tried| &tried.known) {
+            Some(Err(why)) => format!("the probe has failed: {why}"),
+            _ if !known.is_any() => "there is no probe".to_owned(),
+            _ => match known.ignored(route.guard).as_slice() {
+                [] => "every condition is honoured".to_owned(),
+                ignored => format!("the conditions of {} are ignored", ignored.join(", ")),
+            },
+        };
+        (Arc::clone(&route.name), strength(route, known), why)
+    });
+    Ok(said.collect())
+}
+
 /// Says what came of it, as far as its operator should know.
 pub fn report(settings: &Settings, tried: &[Tried]) {
     for Tried { upstream, known } in tried {

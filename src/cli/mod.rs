@@ -60,6 +60,9 @@ enum Command {
         /// A request such as "PUT /files/a"; where routes have a host, with a whole URL in place of the path.
         #[arg(long, value_name = "REQUEST")]
         explain: Option<String>,
+        /// Ask the upstreams of guarded routes which conditions they honour: their probes write and delete.
+        #[arg(long)]
+        probe: bool,
     },
     /// Look at fences: through the gateway where one runs, else in the store itself.
     #[command(subcommand)]
@@ -99,7 +102,9 @@ impl Cli {
         let done = match self.command {
             Command::Init => init::run(&self.config),
             Command::Serve => serve::run(&self.config),
-            Command::Check { explain } => check::run(&self.config, explain.as_deref()),
+            Command::Check { explain, probe } => {
+                check::run(&self.config, explain.as_deref(), probe)
+            }
             Command::Fences(command) => fences::run(&self.config, &command),
             Command::Rebuild { from, upstream } => rebuild::run(&self.config, &from, upstream),
             Command::Demo => demo::run(),

@@ -103,6 +103,8 @@ pub(super) struct Slot {
     had: SmallVec<[u64; 4]>,
     /// What was noticed last, so that it is told once.
     gaps: SmallVec<[Gap; 2]>,
+    /// It was told that somebody wrote past the gateway, and no write of it has gone well since.
+    pub(super) past: bool,
     /// The last write of unknown outcome, until the object is written again.
     pub(super) lost: Option<Lost>,
 }
@@ -137,6 +139,7 @@ impl Slot {
     /// A write was answered well, and left the object like this.
     pub(super) fn moved(&mut self, pin: Pin, token: Token) -> Option<Gap> {
         self.lost = None;
+        self.past = false;
         let gap = self.remember(&pin);
         (self.pin, self.token) = (pin, Some(token));
         gap

@@ -223,8 +223,11 @@ impl Turn {
     }
 
     /// Counts that somebody wrote past the gateway.
-    pub fn past(&self) {
+    pub fn past(&mut self) {
         self.counted.guard_conflicts.inc();
+        if std::mem::replace(&mut self.slot.past, true) {
+            return;
+        }
         tracing::warn!(route = %self.route, "an object was written past the gateway: a condition that it had to meet does not hold");
     }
 

@@ -706,6 +706,20 @@ fn the_check_says_what_a_guard_depends_on() {
     );
     assert!(said("PUT?tagging").contains("drained: the guard is of the object's content"));
     assert!(said("DELETE?versionId=v").contains("drained: the call takes no condition"));
+    let (_, all) = g.gw.command(&["check", "--probe"]);
+    assert!(
+        all.contains("probe of route files: guarded: every condition"),
+        "{all}"
+    );
+    g.store.behaves(|m| {
+        m.deaf.insert("DELETE");
+    });
+    let (_, all) =
+        g.gw.command(&["check", "--probe", "--explain", "PUT http://127.0.0.1/b/a"]);
+    assert!(
+        all.contains("drained: the conditions of DELETE are ignored"),
+        "{all}"
+    );
     let (code, all) = g.gw.command(&["check"]);
     assert!(
         code == Some(0) && all.contains("route files: guarded, if the probe"),
