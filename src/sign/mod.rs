@@ -11,7 +11,7 @@ mod claim;
 mod clients;
 pub mod stamp;
 
-pub use chunks::Chunks;
+pub use chunks::{Chunks, Forged};
 pub use clients::{Clients, Identity};
 
 use http::header::{AUTHORIZATION, DATE, HOST};
