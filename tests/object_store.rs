@@ -1,4 +1,5 @@
-//! Real clients of object stores before the gateway, and a store behind it: boto3 and rclone; moto and MinIO.
+//! Real clients of object stores before the gateway, and a store behind it: boto3, rclone, the AWS command line and
+//! the `object_store` crate; moto and MinIO.
 //!
 //! `tools/moto.sh` installs the Python ones, the first time from the network, `tools/minio.sh` builds the last,
 //! and `tools/need.sh test` installs what they need and rclone.
@@ -7,6 +8,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 use support::stores::{KEY, PATIENCE, SECRET, Store, path, python, with_packages};
 use support::{Client, Config, Gateway};
@@ -305,4 +307,45 @@ fn the_aws_command_line_writes_with_its_token_and_a_zombie_is_told_once() {
     );
     assert_eq!(refused(&gateway), before + 1);
     done(6, &["s3", "rm", "s3://bucket/large"]);
+}
+
+/// A client of its own package, built here: what it depends on is not the gateway's.
+#[test]
+fn the_object_store_crate_writes_with_its_token_and_a_zombie_is_told_once() {
+    let manifest = path("tests/interop/object_store/Cargo.toml");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("object_store");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--locked", "--quiet", "--manifest-path"]);
+    let built = cargo
+        .arg(&manifest)
+        .env("CARGO_TARGET_DIR", &target)
+        .output();
+    let built = built.unwrap();
+    assert!(
+        built.status.success(),
+        "cannot build it\n{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
+        store.open_bucket("bucket");
+        let gateway = before(&store);
+        let mut client = Command::new("timeout");
+        client.args([
+            PATIENCE.as_ref(),
+            target.join("debug/object-store-client").as_os_str(),
+        ]);
+        client.arg(url(gateway.port)).env("NO_PROXY", "*");
+        client
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let output = client.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}{}",
+            store.name,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(refused(&gateway), 4, "each stale write was sent once");
+    }
 }
