@@ -102,6 +102,7 @@ impl Guards {
                 .filter(|_| route.upstream.sign)
                 .cloned(),
             question,
+            weak: false,
             open: false,
             report: Vec::new(),
             route: Arc::clone(&route.name),

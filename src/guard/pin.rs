@@ -65,6 +65,8 @@ pub(super) enum Gap {
     Ignored,
     /// It is changed by a call of which that is not known.
     Untried,
+    /// It is changed by a write that shows an older token than another one did, or none, where its route lets that.
+    Older,
 }
 
 impl Gap {
@@ -75,6 +77,7 @@ impl Gap {
             Self::Weak => "the object has no strong validator",
             Self::Unconditional => "the call takes no condition",
             Self::Ignored => "the upstream ignores the condition of such a call",
+            Self::Older => "it is written without the newest token",
             Self::Untried => {
                 "it is not known whether the upstream honours the condition of such a call"
             }

@@ -42,6 +42,8 @@ pub struct Turn {
     /// Its name in the object's metadata, where the gateway signs.
     pub(super) stamp: Option<HeaderValue>,
     pub(super) question: Question,
+    /// The object has no strong validator.
+    pub(super) weak: bool,
     /// It may have reached the resource, and nothing says what became of it.
     pub(super) open: bool,
     /// What came of a body that reports a result.
@@ -94,6 +96,7 @@ impl Turn {
                 return Err(Unlearnt::Weak);
             }
             self.slot.forget();
+            self.weak = true;
             self.tell(Gap::Weak);
             return Ok(());
         };
@@ -118,7 +121,8 @@ impl Turn {
             (Effect::Removes, Pin::Absent) => return self.without(Gap::Removed),
             (_, Pin::Absent) => Condition::Create,
             (_, Pin::At(etag)) => Condition::Match(etag.clone()),
-            (_, Pin::Unknown) => return Ok(()), // it has no strong validator, and that was told
+            (_, Pin::Unknown) if self.weak => return Ok(()), // that was told
+            (_, Pin::Unknown) => return self.without(Gap::Older),
         };
         let how = How {
             always: created_only,

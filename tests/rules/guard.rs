@@ -469,6 +469,16 @@ fn a_validator_that_comes_back_is_told_once() {
 }
 
 #[test]
+fn a_write_without_a_token_is_not_guarded_unseen() {
+    let g = plain("etag", |c| c.route("missing", "\"allow\""));
+    g.put(5, "a").answered(200);
+    let told = Client::connect(g.gw.port).request("PUT", g.path, &[("X-Tag", "none")], b"b");
+    told.answered(200);
+    assert_eq!(g.store.last("none").header("if-match"), None);
+    assert_eq!(g.gaps(), 1);
+}
+
+#[test]
 fn without_a_strong_validator_the_route_is_drained_or_refuses() {
     for validator in [Validator::Weak, Validator::Absent] {
         let g = plain("etag", |c| c);
