@@ -109,6 +109,9 @@ pub fn look(settings: &Settings) -> Result<Vec<(Arc<str>, Strength, String)>, Er
         let failed = tried.iter().find(|tried| tried.upstream == upstream.index);
         let why = match failed.map(|tried| &tried.known) {
             Some(Err(why)) => format!("the probe has failed: {why}"),
+            _ if upstream.conditions == Conditions::Trusted => {
+                "not asked: conditions = \"trusted\"".to_owned()
+            }
             _ if !known.is_any() => "there is no probe".to_owned(),
             _ => match known.ignored(route.guard).as_slice() {
                 [] => "every condition is honoured".to_owned(),

@@ -330,27 +330,36 @@ fn writes_of_one_object_go_one_at_a_time_and_of_others_beside_it() {
 
 #[test]
 fn a_write_that_waits_for_its_turn_is_not_sent_after_the_seal() {
-    let g = plain("etag", |c| c);
-    g.put(5, "a").answered(200);
-    g.store.hold("one");
-    let one = g.putting(5, "one", "one");
-    g.store.awaits("one");
-    let two = g.putting(5, "two", "two");
-    pause(150);
-    let (port, path) = (g.gw.port, g.path);
-    let newer = thread::spawn(move || {
-        let headers = [("Fencing-Token", "6"), ("X-Tag", "t6")];
-        Client::connect(port).request("PUT", path, &headers, b"newer")
-    });
-    two.join().unwrap();
-    assert_eq!(g.store.release("one"), 200);
-    newer.join().unwrap().answered(200);
-    one.join().unwrap();
-    assert!(
-        !g.store.came(None).iter().any(|came| came.tag == "two"),
-        "it was cut while it waited"
-    );
-    assert_eq!(g.content().as_deref(), Some("newer"));
+    for preempt in [true, false] {
+        let g = plain("etag", |c| c.route("preempt", &preempt.to_string()));
+        g.put(5, "a").answered(200);
+        g.store.hold("one");
+        let one = g.putting(5, "one", "one");
+        g.store.awaits("one");
+        let (port, path) = (g.gw.port, g.path);
+        let put = |token: &'static str, tag: &'static str| {
+            thread::spawn(move || {
+                let headers = [("Fencing-Token", token), ("X-Tag", tag)];
+                Client::connect(port).request("PUT", path, &headers, tag.as_bytes())
+            })
+        };
+        let two = put("5", "two");
+        pause(150);
+        let newer = put("6", "newer");
+        wait_until("the seal", || g.metric("fencegate_fence_raises_total") == 2);
+        if preempt {
+            // At once, and not when its turn comes.
+            two.join().unwrap().refused(412, "superseded");
+            assert_eq!(g.store.release("one"), 200);
+        } else {
+            assert_eq!(g.store.release("one"), 200);
+            two.join().unwrap().refused(412, "superseded");
+        }
+        newer.join().unwrap().answered(200);
+        one.join().unwrap();
+        assert!(!g.store.came(None).iter().any(|came| came.tag == "two"));
+        assert_eq!(g.content().as_deref(), Some("newer"));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::route::Placed;
 use crate::config::file::{Source, Table};
-use crate::config::settings::{Conditions, Guard, Mode, Route};
+use crate::config::settings::{Conditions, Guard, Missing, Mode, Route};
 use crate::config::template::Part;
 use crate::config::value::Value;
 use std::sync::Arc;
@@ -61,6 +61,12 @@ fn one(source: &Source<'_>, placed: &Placed) {
         fault(
             "guard_retry",
             "is for guard = \"etag\": an object that is there is not created by trying again",
+        );
+    }
+    if route.guard_required && (route.mode != Mode::Enforce || route.missing == Missing::Allow) {
+        fault(
+            "guard_required",
+            "is for a route that enforces, and lets nothing through without a token: with this mode, or missing = \"allow\", writes go out without the guard",
         );
     }
     if route.mode != Mode::Enforce {

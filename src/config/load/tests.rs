@@ -867,6 +867,11 @@ fn a_guard_that_is_required_and_cannot_be_had_is_a_fault() {
         let found = faults(&guarded(upstream, &[required(resource)]));
         assert_eq!(found[0].key, "routes.own.guard_required", "{found:?}");
     }
+    for lax in ["mode = \"observe\"", "missing = \"allow\""] {
+        let text = required("files/{key}") + lax + "\n";
+        let found = faults(&guarded(TRUSTED, &[text]));
+        assert_eq!(found[0].key, "routes.own.guard_required", "{found:?}");
+    }
     let retry = route(
         "own",
         "/files/{*key}",
