@@ -13,7 +13,8 @@ use http::{Method, Response};
 use http_body_util::{BodyExt, Limited};
 use std::rc::Rc;
 
-/// Asks, and reads the answer; of one whose body is larger than `most` bytes, the head. A HEAD on a connection that breaks off is sent again, once: it changes nothing.
+/// Asks, and reads the answer; of one whose body is larger than `most` bytes, the head. A HEAD on a connection
+/// that breaks off is sent again, once: it changes nothing.
 /// Dropping the future closes the connection.
 pub(super) async fn ask(
     pool: &Rc<Pool>,
