@@ -100,16 +100,19 @@ impl Gateway {
         }
         let before = handover.before;
         let tenure = Tenure::new(since, handover.clean, before.settle, before.lax);
+        let left = store.take_left();
         let bound = bind(&settings, passed);
         let (listeners, admin) = match bound {
             Ok(bound) => bound,
             Err(error) => {
-                store
-                    .close(!tenure.has_predecessor())
-                    .map_err(Error::Close)?;
+                close(&store, !tenure.has_predecessor(), left)?;
                 return Err(error.into());
             }
         };
+        if let Some(left) = left {
+            let objects = guards.take_up(&left, &settings);
+            tracing::debug!(objects, "the last run has left what is known of objects");
+        }
         let store = Arc::new(store);
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
@@ -183,7 +186,8 @@ impl Gateway {
             }
         }
         manager.closing();
-        let gates = Arc::clone(&self.live.now().gates);
+        let last = self.live.now();
+        let gates = &last.gates;
         let unsettled = gates.unsettled();
         let clean = unsettled == 0 && !gates.tenure().has_predecessor();
         if clean {
@@ -196,7 +200,7 @@ impl Gateway {
         } else {
             tracing::warn!("stopped inside an unclean start's wait: the next start waits again");
         }
-        self.store.close(clean).map_err(Error::Close)
+        close(&self.store, clean, last.guards.leave(&last.settings))
     }
 
     /// The admin pages and the housekeeping, on the calling thread, until the gateway has stopped
@@ -261,6 +265,14 @@ impl Gateway {
             Ok(())
         })
     }
+}
+
+fn close(store: &RocksStore, clean: bool, leaving: Option<String>) -> Result<(), Error> {
+    let closed = match leaving.filter(|_| clean) {
+        Some(text) => store.close_leaving(text),
+        None => store.close(clean),
+    };
+    closed.map_err(Error::Close)
 }
 
 fn bind(settings: &Settings, mut passed: Passed) -> Result<(Vec<Bound>, Bound), BindError> {

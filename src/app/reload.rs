@@ -151,7 +151,9 @@ impl Live {
             &encryption,
         );
         self.encryption = encryption;
-        self.plan.send_replace(next);
+        let gone = self.plan.send_replace(next);
+        let now = self.now();
+        now.guards.follow(&gone.shared.settings, &now.settings);
         if let Some(file) = &mut self.file {
             file.text = text;
         }

@@ -46,30 +46,37 @@ impl Guards {
     /// # Errors
     /// [`Crowded`], where more wait than its route lets (`max_waiting`).
     pub async fn turn(&self, setting: Setting<'_>) -> Result<Option<Turn>, Crowded> {
-        let Some(cell) = self.cell_of(&setting) else {
+        let Some((object, cell)) = self.cell_of(&setting) else {
             return Ok(None);
         };
         let slot = match Arc::clone(&cell.slot).try_lock_owned() {
             Ok(slot) => slot,
             Err(_) => in_line(&cell, setting.found.route.max_waiting).await?,
         };
-        Ok(Some(self.begin(&cell, slot, setting)))
+        Ok(Some(self.begin(object, &cell, slot, setting)))
     }
 
     /// The turn, where nobody has it and the route has a guard.
     #[must_use]
     pub fn turn_at_once(&self, setting: Setting<'_>) -> Option<Turn> {
-        let cell = self.cell_of(&setting)?;
+        let (object, cell) = self.cell_of(&setting)?;
         let slot = Arc::clone(&cell.slot).try_lock_owned().ok()?;
-        Some(self.begin(&cell, slot, setting))
+        Some(self.begin(object, &cell, slot, setting))
     }
 
-    fn cell_of(&self, setting: &Setting<'_>) -> Option<Arc<Cell>> {
-        let object = setting.found.object.as_deref()?;
-        Some(self.cell(&name(setting.found.route, object)))
+    fn cell_of(&self, setting: &Setting<'_>) -> Option<(String, Arc<Cell>)> {
+        let object = name(setting.found.route, setting.found.object.as_deref()?);
+        let cell = self.cell(&object);
+        Some((object, cell))
     }
 
-    fn begin(&self, cell: &Cell, mut slot: OwnedMutexGuard<Slot>, setting: Setting<'_>) -> Turn {
+    fn begin(
+        &self,
+        object: String,
+        cell: &Cell,
+        mut slot: OwnedMutexGuard<Slot>,
+        setting: Setting<'_>,
+    ) -> Turn {
         let Setting {
             found,
             head,
@@ -106,6 +113,7 @@ impl Guards {
             open: false,
             report: Vec::new(),
             route: Arc::clone(&route.name),
+            object,
             counted: Arc::clone(counted),
         }
     }
@@ -113,13 +121,14 @@ impl Guards {
     /// Notes that a write changes an object beside its own, without a condition: what is believed of that is
     /// forgotten. To be called before it goes out and after it was answered.
     pub fn changed(&self, route: &Route, object: &str, counted: &RouteMetrics) {
-        let cell = self.cell(&name(route, object));
+        let object = name(route, object);
+        let cell = self.cell(&object);
         cell.changed.store(true, Ordering::Release);
         let gap = match cell.slot.try_lock() {
             Ok(mut slot) => slot.gap(Gap::Unconditional),
             Err(_) => Some(Gap::Unconditional),
         };
-        say(&route.name, counted, gap);
+        say(&route.name, &object, counted, gap);
     }
 
     /// Who signs the question, where requests of this route are signed.

@@ -4,8 +4,9 @@
 
 use crate::fence::Token;
 use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many validators are remembered, to notice one that comes back.
 const REMEMBERED: usize = 32;
@@ -32,9 +33,11 @@ impl ETag {
     }
 
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.0.as_bytes().hash(&mut hasher);
-        hasher.finish()
+        // The same in every build: it is kept over a restart.
+        let digest: [u8; 32] = Sha256::digest(self.0.as_bytes()).into();
+        digest
+            .first_chunk()
+            .map_or(0, |part| u64::from_be_bytes(*part))
     }
 }
 
@@ -162,6 +165,56 @@ impl Slot {
         self.pin == Pin::Unknown && self.had.is_empty() && self.lost.is_none()
     }
 
+    /// What is left of it for the next run; `None` where nothing is known.
+    pub(super) fn leave(&self) -> Option<Left> {
+        let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+        let (there, etag) = match &self.pin {
+            Pin::Unknown => (None, None),
+            Pin::Absent => (Some(false), None),
+            Pin::At(etag) => match text(etag.value()) {
+                Some(etag) => (Some(true), Some(etag)),
+                None => (None, None),
+            },
+        };
+        let lost = self.lost.as_ref().map(|lost| LeftLost {
+            token: parts(lost.token),
+            length: lost.length,
+            stamp: lost.stamp.as_ref().and_then(text),
+        });
+        let left = Left {
+            token: self.token.map(parts),
+            there,
+            etag,
+            had: self.had.to_vec(),
+            lost,
+        };
+        (!self.is_blank()).then_some(left)
+    }
+
+    /// What the run before has left.
+    pub(super) fn of(left: Left) -> Option<Self> {
+        let pin = match (left.there, left.etag) {
+            (None, _) => Pin::Unknown,
+            (Some(false), _) => Pin::Absent,
+            (Some(true), etag) => Pin::At(ETag::strong(etag?.as_bytes())?),
+        };
+        let lost = left.lost.map(|lost| {
+            let stamp = lost.stamp.map(HeaderValue::try_from).transpose().ok()?;
+            Some(Lost {
+                token: token(lost.token),
+                length: lost.length,
+                stamp,
+            })
+        });
+        Some(Self {
+            pin,
+            token: left.token.map(token),
+            had: left.had.into_iter().take(REMEMBERED).collect(),
+            lost: lost.flatten(),
+            ..Self::default()
+        })
+    }
+
     fn remember(&mut self, pin: &Pin) -> Option<Gap> {
         let Pin::At(etag) = pin else { return None };
         let print = etag.fingerprint();
@@ -176,13 +229,40 @@ impl Slot {
     }
 }
 
+/// A [`Slot`] as a clean stop leaves it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Left {
+    token: Option<(u64, u64)>,
+    /// Whether the object is there, if that is known.
+    there: Option<bool>,
+    etag: Option<String>,
+    had: Vec<u64>,
+    lost: Option<LeftLost>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct LeftLost {
+    token: (u64, u64),
+    length: u64,
+    stamp: Option<String>,
+}
+
+const fn parts(token: Token) -> (u64, u64) {
+    (token.epoch(), token.sequence())
+}
+
+const fn token((epoch, sequence): (u64, u64)) -> Token {
+    Token::new(epoch, sequence)
+}
+
+#[cfg(test)]
+pub(super) fn at(text: &str) -> Pin {
+    Pin::At(ETag::strong(text.as_bytes()).unwrap())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    pub(in crate::guard) fn at(text: &str) -> Pin {
-        Pin::At(ETag::strong(text.as_bytes()).unwrap())
-    }
 
     const OLD: Token = Token::new(0, 33);
     const NEW: Token = Token::new(0, 34);

@@ -137,6 +137,20 @@ impl Guards {
         cell
     }
 
+    /// Does something with each object that nobody writes.
+    pub(super) fn each(&self, mut does: impl FnMut(&str, &mut Slot)) {
+        for shard in &self.shards {
+            for (object, cell) in &*shard.lock() {
+                if let Ok(mut slot) = cell.slot.try_lock() {
+                    if cell.changed.swap(false, Ordering::AcqRel) {
+                        slot.forget();
+                    }
+                    does(object, &mut slot);
+                }
+            }
+        }
+    }
+
     fn shard(&self, object: &str) -> &Mutex<HashMap<Box<str>, Arc<Cell>>> {
         #[allow(
             clippy::cast_possible_truncation,

@@ -49,18 +49,26 @@ pub struct Turn {
     /// What came of a body that reports a result.
     pub(super) report: Vec<u8>,
     pub(super) route: Arc<str>,
+    /// What it is known by.
+    pub(super) object: String,
     pub(super) counted: Arc<RouteMetrics>,
 }
 
-pub(super) fn say(route: &str, counted: &RouteMetrics, gap: Option<Gap>) {
+pub(super) fn say(route: &str, object: &str, counted: &RouteMetrics, gap: Option<Gap>) {
     if let Some(gap) = gap {
         counted.guard_gaps.inc();
         tracing::warn!(
             route,
+            object = shown(object),
             why = gap.word(),
             "the guard does not close the window for an object: it is drained, not guarded"
         );
     }
+}
+
+/// An object's name as it may be logged: a query may hold a secret.
+fn shown(object: &str) -> &str {
+    object.split('?').next().unwrap_or_default()
 }
 
 impl Turn {
@@ -232,7 +240,7 @@ impl Turn {
         if std::mem::replace(&mut self.slot.past, true) {
             return;
         }
-        tracing::warn!(route = %self.route, "an object was written past the gateway: a condition that it had to meet does not hold");
+        tracing::warn!(route = %self.route, object = shown(&self.object), "an object was written past the gateway: a condition that it had to meet does not hold");
     }
 
     fn take(&mut self, verdict: Verdict) {
@@ -278,7 +286,7 @@ impl Turn {
     }
 
     fn say(&self, gap: Option<Gap>) {
-        say(&self.route, &self.counted, gap);
+        say(&self.route, &self.object, &self.counted, gap);
     }
 }
 

@@ -55,8 +55,12 @@ pub(super) fn run(mut keeper: Keeper, queue: &Receiver<Job>) {
         }
     };
     match close {
-        Some(Close { clean, answer }) => {
-            let outcome = keeper.close(clean);
+        Some(Close {
+            clean,
+            leaving,
+            answer,
+        }) => {
+            let outcome = keeper.close(clean, leaving.as_deref());
             // The lock goes before the answer: who waits for it may open the store again.
             drop(keeper);
             let _ = answer.send(outcome);

@@ -6,6 +6,7 @@
 //! identity   made by `init` alone, never written again; locked by whoever has the store open
 //! state      the run's number, and what was in force since the last clean state
 //! clean      the clean marker: there only between a clean stop and the next start
+//! left       what a clean stop left for the next start to know, beside fences; nothing is lost with it
 //! ledger     what the database must hold (ledger.rs)
 //! db/        the engine
 //! ```
@@ -23,11 +24,22 @@ const IDENTITY: &str = "identity";
 const UNFINISHED: &str = "identity.new";
 const STATE: &str = "state";
 const CLEAN: &str = "clean";
+const LEFT: &str = "left";
 const LEDGER: &str = "ledger";
 const DB: &str = "db";
 const PROBE: &str = "probe.new";
 /// What a store's folder may hold beside the identity.
-const OURS: [&str; 7] = [STATE, "state.new", CLEAN, "clean.new", LEDGER, DB, PROBE];
+const OURS: [&str; 9] = [
+    STATE,
+    "state.new",
+    CLEAN,
+    "clean.new",
+    LEFT,
+    "left.new",
+    LEDGER,
+    DB,
+    PROBE,
+];
 /// What a fresh file system holds.
 const NOT_COUNTED: &str = "lost+found";
 
@@ -213,15 +225,32 @@ impl Home {
         marker.is_some_and(|fields| fields.get("run") == Ok(run))
     }
 
-    /// Begins a run: the marker is gone and the new state is on disk when this returns.
+    /// What that run left beside its clean marker. What is damaged, or of another run or store, was not left.
+    pub(super) fn left(&self, run: u64) -> Option<String> {
+        let left = self.read(LEFT).ok().flatten()?;
+        let found = left.get("run") == Ok(run);
+        found.then(|| left.get("text").ok()).flatten()
+    }
+
+    /// Leaves a text without a line end, of that run, for the next one. It counts beside the clean marker only.
+    pub(super) fn leave(&self, run: u64, text: &str) -> Result<(), OpenError> {
+        let run = run.to_string();
+        let fields = [("store", &*self.store), ("run", &run), ("text", text)];
+        self.replace(LEFT, &fields)
+    }
+
+    /// Begins a run: the marker and what was left with it are gone, and the new state is on disk when this returns.
     pub(super) fn begin(&self, state: State) -> Result<(), OpenError> {
-        match fs::remove_file(self.path.join(CLEAN)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(OpenError::io(&self.path, "removing the clean marker", &e));
+        for name in [CLEAN, LEFT] {
+            match fs::remove_file(self.path.join(name)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    let doing = format!("removing the file {name}");
+                    return Err(OpenError::io(&self.path, doing, &e));
+                }
+                _ => {}
             }
-            _ => {}
         }
-        // Its rename is synced with the folder, and the removal with it.
+        // Its rename is synced with the folder, and the removals with it.
         self.write_state(state)
     }
 

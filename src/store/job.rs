@@ -47,6 +47,8 @@ impl Drop for Done {
 /// A wish to end the run.
 pub(super) struct Close {
     pub clean: bool,
+    /// What is left for the next run, where this one ends clean.
+    pub leaving: Option<String>,
     pub answer: SyncSender<Result<(), Error>>,
 }
 

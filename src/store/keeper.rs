@@ -122,15 +122,15 @@ impl Keeper {
     }
 
     /// Ends the run. The marker is written only if all went well.
-    pub(super) fn close(&mut self, clean: bool) -> Result<(), Error> {
-        let outcome = self.put_in_order(clean);
+    pub(super) fn close(&mut self, clean: bool, leaving: Option<&str>) -> Result<(), Error> {
+        let outcome = self.put_in_order(clean, leaving);
         if outcome.is_err() {
             self.observer.failed("close");
         }
         outcome
     }
 
-    fn put_in_order(&mut self, clean: bool) -> Result<(), Error> {
+    fn put_in_order(&mut self, clean: bool, leaving: Option<&str>) -> Result<(), Error> {
         let down = |doing: &str, why: String| Error::Down(format!("{doing} failed: {why}").into());
         {
             let db = self.shared.db();
@@ -152,6 +152,11 @@ impl Keeper {
         let noted = noted.and_then(|()| self.ledger.note(entry));
         noted.map_err(|e| down("writing the ledger", e.to_string()))?;
         if clean {
+            // Before the marker: it counts beside that only. The next run can do without it.
+            let left = leaving.map(|text| self.home.leave(self.run, text));
+            if left.is_some_and(|left| left.is_err()) {
+                self.observer.failed("close");
+            }
             self.home
                 .leave_clean(self.run)
                 .map_err(|e| Error::Down(e.to_string().into()))?;

@@ -63,6 +63,8 @@ pub struct RocksStore {
     /// `None`: opened to look only.
     queue: Option<SyncSender<Job>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What the run before left.
+    left: Mutex<Option<String>>,
     peeks: ReadOptions,
     /// Held by the committer where there is one.
     _home: Option<Home>,
@@ -98,6 +100,7 @@ impl RocksStore {
         let (db, contents) = engine.open(ledger.entry.batch)?;
 
         let clean = home.is_clean(state.run);
+        let left = clean.then(|| home.left(state.run)).flatten();
         let before = if clean {
             InForce::default()
         } else {
@@ -132,10 +135,9 @@ impl RocksStore {
             .name("committer".into())
             .spawn(move || committer::run(keeper, &jobs));
         let thread = thread.map_err(|e| OpenError::io(path, "starting the committer", &e))?;
-        Ok((
-            Self::over(shared, Some(queue), Some(thread), None),
-            handover,
-        ))
+        let store = Self::over(shared, Some(queue), Some(thread), None);
+        *store.left.lock() = left;
+        Ok((store, handover))
     }
 
     /// Opens the store to look at it while no gateway runs. Takes its lock and checks all of it, but
@@ -168,6 +170,13 @@ impl RocksStore {
         outcome.recv().map_err(|_| closed())?
     }
 
+    /// Takes what the run before left beside its clean marker: `None` where it ended without one, and at the next
+    /// call.
+    #[must_use]
+    pub fn take_left(&self) -> Option<String> {
+        self.left.lock().take()
+    }
+
     /// Ends the run: commits what waits, puts all in order on disk, and lets go of the store. With
     /// `clean`, the clean marker is left; say so only where nothing is unsettled. Later calls of any
     /// kind are refused.
@@ -175,13 +184,30 @@ impl RocksStore {
     /// # Errors
     /// [`Error`] where that failed: then there is no marker, and what was committed stays committed.
     pub fn close(&self, clean: bool) -> Result<(), Error> {
+        self.end(clean, None)
+    }
+
+    /// Ends the run clean, as [`RocksStore::close`] does, and leaves a text without a line end for the next one, that
+    /// it can do without: it is on disk before the marker.
+    ///
+    /// # Errors
+    /// As [`RocksStore::close`]. Where it is only the text that cannot be left, nobody hears but the observer.
+    pub fn close_leaving(&self, text: String) -> Result<(), Error> {
+        self.end(true, Some(text))
+    }
+
+    fn end(&self, clean: bool, leaving: Option<String>) -> Result<(), Error> {
         let Some(queue) = &self.queue else {
             self.shared.take_down(closed());
             return Ok(());
         };
         let (answer, outcome) = sync_channel(1);
         queue
-            .send(Job::Close(Close { clean, answer }))
+            .send(Job::Close(Close {
+                clean,
+                leaving,
+                answer,
+            }))
             .map_err(|_| closed())?;
         let outcome = outcome.recv().map_err(|_| closed())?;
         self.join();
@@ -200,6 +226,7 @@ impl RocksStore {
             shared,
             queue,
             thread: Mutex::new(thread),
+            left: Mutex::default(),
             peeks,
             _home: home,
         }

@@ -241,6 +241,10 @@ fn a_write_past_the_gateway_is_told_counted_and_learned() {
         assert!(text(&told).contains("guard-conflict"), "{}", text(&told));
         assert_eq!(g.content().as_deref(), Some("past"));
         assert_eq!(g.conflicts(), 1);
+        let object = format!("127.0.0.1:{}{}", g.store.port, g.path);
+        let told = g.gw.log();
+        let told = told.lines().find(|line| line.contains("past the gateway"));
+        assert!(told.unwrap().contains(&object), "{told:?}");
         g.put(5, "b").answered(200);
         assert_eq!(g.content().as_deref(), Some("b"));
         assert_eq!(g.conflicts(), 1);
@@ -803,4 +807,62 @@ fn a_read_does_not_wait_for_a_write_of_its_holder() {
     g.send("GET", g.path, 5, &[], "").answered(200);
     assert_eq!(g.store.release("long"), 200);
     long.join().unwrap();
+}
+
+#[test]
+fn a_clean_stop_leaves_what_is_known_of_an_object() {
+    for mut g in [plain("etag", |c| c), objects("etag", |c| c)] {
+        g.put(5, "a").answered(200);
+        let pinned = g.store.etag(g.path);
+        assert!(g.gw.stop().success());
+        g.gw.start_again();
+        g.put(5, "b").answered(200);
+        assert_eq!(g.store.last("t5").header("if-match"), pinned.as_deref());
+        assert_eq!(g.questions(), 1, "before the first write alone");
+        // What is written past the gateway while it is down is noticed.
+        assert!(g.gw.stop().success());
+        g.store.put(g.path, "past");
+        g.gw.start_again();
+        g.put(5, "c").refused(503, "conflict");
+        assert_eq!(g.conflicts(), 1);
+        assert_eq!(g.content().as_deref(), Some("past"));
+        // It is left for the holder that knew it.
+        g.put(5, "d").answered(200);
+        assert!(g.gw.stop().success());
+        let asked = g.questions();
+        g.gw.start_again();
+        g.put(6, "e").answered(200);
+        assert_eq!(g.questions(), asked + 1);
+    }
+}
+
+#[test]
+fn after_a_crash_nothing_is_believed_of_an_object() {
+    let mut g = plain("etag", |c| c);
+    g.put(5, "a").answered(200);
+    assert!(g.gw.stop().success());
+    g.gw.start_again();
+    // What a clean stop had left is used up by this start: the run after it ends in a crash.
+    g.put(5, "b").answered(200);
+    g.gw.kill();
+    g.gw.start_again();
+    let pinned = g.store.etag(g.path);
+    g.put(5, "c").answered(200);
+    assert_eq!(g.questions(), 2);
+    assert_eq!(g.store.last("t5").header("if-match"), pinned.as_deref());
+    assert_eq!(g.conflicts(), 0);
+}
+
+#[test]
+fn what_was_known_under_other_rules_is_asked_for_again() {
+    let mut g = plain("etag", |c| c);
+    g.put(5, "a").answered(200);
+    let guards = ["guard = \"etag\"", "guard = \"none\""];
+    for (from, to, body) in [(0, 1, "b"), (1, 0, "c")] {
+        assert!(g.gw.stop().success());
+        g.gw.edit(guards[from], guards[to]);
+        g.gw.start_again();
+        g.put(5, body).answered(200);
+    }
+    assert_eq!((g.conflicts(), g.questions()), (0, 2));
 }

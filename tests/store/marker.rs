@@ -201,3 +201,39 @@ fn that_a_run_was_lax_is_known_until_the_next_clean_state() {
     assert!(run(false, Some(true)), "nothing was clean in between");
     assert!(!run(false, Some(true)));
 }
+
+#[test]
+fn what_a_clean_stop_leaves_counts_once_and_beside_its_marker() {
+    let (folder, path) = made();
+    let leaves = |text: &str| open(&path).close_leaving(text.into()).unwrap();
+    let left = |path: &Path| try_open(path).unwrap().0.take_left();
+    leaves("known {\"a\": 1}");
+    let kept = folder.path().join("kept");
+    copy(&path, &kept);
+    let store = open(&path);
+    assert_eq!(store.take_left().as_deref(), Some("known {\"a\": 1}"));
+    assert_eq!(store.take_left(), None);
+    store.close(true).unwrap();
+    assert_eq!(left(&path), None, "it was used up");
+
+    // The run that found nothing ended in a crash: what is put back is of another run.
+    let text = fs::read(kept.join("left")).unwrap();
+    fs::write(path.join("left"), &text).unwrap();
+    assert_eq!(left(&path), None);
+    // Without the marker, or damaged, it is not there.
+    for damage in [
+        |path: &Path| fs::remove_file(path.join("clean")).unwrap(),
+        |path: &Path| {
+            let mut text = fs::read(path.join("left")).unwrap();
+            *text.last_mut().unwrap() ^= 1;
+            fs::write(path.join("left"), text).unwrap();
+        },
+    ] {
+        let scene = tempfile::tempdir().unwrap();
+        let damaged = scene.path().join("data");
+        copy(&kept, &damaged);
+        damage(&damaged);
+        assert_eq!(left(&damaged), None);
+    }
+    assert_eq!(left(&kept).as_deref(), Some("known {\"a\": 1}"));
+}
