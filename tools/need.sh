@@ -122,6 +122,7 @@ for kind in "$@"; do
       ;;
     test)
       has nginx || missing+=(nginx-light) # its DAV module is built in; PROPFIND is not needed
+      has apache2 || missing+=(apache2-bin) # brings mod_dav, and no service
       has strace || missing+=(strace)
       has python3 || missing+=(python3)
       # The clients of tests/interop.rs.

@@ -50,7 +50,7 @@ pub enum Untried {
         status: StatusCode,
     },
     /// It names no strong validator.
-    #[error("it names no strong ETag for {0}")]
+    #[error("it names no strong ETag for {0} (Apache httpd does with `FileETag Digest`)")]
     Weak(String),
 }
 
