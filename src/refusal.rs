@@ -186,8 +186,8 @@ impl Why {
                 "unverified",
                 DENIED,
                 "The client may not write here",
-                "The route names who may write, and none of the names in the client's certificate \
-                 is among them. The fence is as it was, and nothing was forwarded.",
+                "The route names who may write, and the client is none of them: neither a \
+                 name in its certificate nor the access key that it signed with. The fence is as it was, and nothing was forwarded.",
                 None,
             ),
             Self::Unproven(why) => answer(

@@ -91,12 +91,23 @@ fn due<'a>(
     Some((upstream, base, HeaderValue::from_str(host).ok()?))
 }
 
-/// Asks them now, for whoever wants to know before a gateway serves: for each route that has a guard, its name, how
-/// strong it is, and what that is known by.
+/// What is known of a route that has a guard.
+pub struct Looked {
+    /// Its name.
+    pub route: Arc<str>,
+    /// How strong it is.
+    pub strength: Strength,
+    /// What that is known by.
+    pub why: String,
+    /// Its upstream could not be asked, or the gateway would not start with what was found.
+    pub failed: bool,
+}
+
+/// Asks them now, for whoever wants to know before a gateway serves.
 ///
 /// # Errors
 /// [`Error::Tls`] or [`Error::System`], where they cannot be asked.
-pub fn look(settings: &Settings) -> Result<Vec<(Arc<str>, Strength, String)>, Error> {
+pub fn look(settings: &Settings) -> Result<Vec<Looked>, Error> {
     let encryption = super::Encryption::open(settings)?;
     let metrics = Metrics::new().map_err(|e| Error::System(e.to_string()))?;
     let guards = Guards::default();
@@ -106,8 +117,9 @@ pub fn look(settings: &Settings) -> Result<Vec<(Arc<str>, Strength, String)>, Er
     let said = routes.map(|route| {
         let upstream = &route.upstream;
         let known = guards.honours(upstream).known();
-        let failed = tried.iter().find(|tried| tried.upstream == upstream.index);
-        let why = match failed.map(|tried| &tried.known) {
+        let tried = tried.iter().find(|tried| tried.upstream == upstream.index);
+        let tried = tried.map(|tried| &tried.known);
+        let why = match tried {
             Some(Err(why)) => format!("the probe has failed: {why}"),
             _ if upstream.conditions == Conditions::Trusted => {
                 "not asked: conditions = \"trusted\"".to_owned()
@@ -118,7 +130,13 @@ pub fn look(settings: &Settings) -> Result<Vec<(Arc<str>, Strength, String)>, Er
                 ignored => format!("the conditions of {} are ignored", ignored.join(", ")),
             },
         };
-        (Arc::clone(&route.name), strength(route, known), why)
+        let closes = known.closes(route.guard, upstream.kind, route.guard_required);
+        Looked {
+            route: Arc::clone(&route.name),
+            strength: strength(route, known),
+            why,
+            failed: matches!(tried, Some(Err(_))) || route.guard_required && !closes,
+        }
     });
     Ok(said.collect())
 }

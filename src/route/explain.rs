@@ -172,6 +172,9 @@ pub fn of_route(route: &Route) -> String {
     match (route.unguarded(), &route.upstream.conditions) {
         (Some(why), _) => format!("{without}: {why}"),
         (None, Conditions::Trusted) => Strength::Guarded.word().into(),
+        (None, Conditions::Probe(_)) if route.guard_required => format!(
+            "guarded: the gateway does not start unless the probe finds that upstream {upstream} honours conditions"
+        ),
         (None, Conditions::Probe(_)) => format!(
             "guarded, if the probe finds that upstream {upstream} honours conditions; else {without}"
         ),

@@ -143,7 +143,13 @@ fn read(path: &PathBuf) -> Result<HashMap<String, String>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
     // The library's own message has the line in it, and so a secret.
     let read: Result<HashMap<String, String>, _> = toml::from_str(&text);
-    let keys = read.map_err(|_| wrong(&"is no list of lines such as NAME = \"secret\""))?;
+    let keys = read.map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        wrong(&format!(
+            "line {line} is not one such as NAME = \"secret\", with each name once"
+        ))
+    })?;
     if keys.is_empty() {
         return Err(wrong(&"has no access key"));
     }
@@ -177,6 +183,9 @@ mod tests {
             let why = Clients::open(path.clone()).err().unwrap();
             assert!(!why.contains("sesame"), "{why}");
         }
+        fs::write(&path, "a = \"sesame sesame sesame\"\n\na = \"sesame\"\n").unwrap();
+        let why = Clients::open(path.clone()).err().unwrap();
+        assert!(why.contains("line 3"), "{why}");
         assert!(Clients::open(folder.path().join("none")).is_err());
     }
 

@@ -20,7 +20,8 @@ pub enum OpenError {
     /// There is no store.
     #[error(
         "there is no fence store at {}. If there ever was one, start where it is, or mount or restore it: an \
-         empty store forgets every fence. Only if there never was one, make it with `fencegate init`",
+         empty store forgets every fence. Only if there never was one, make it with `fencegate init`. If it is lost: \
+         docs/operations.md, and for object stores whose objects the gateway stamps, `fencegate rebuild`",
         absolute(path)
     )]
     Missing {

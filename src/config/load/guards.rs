@@ -3,6 +3,7 @@
 //! Works on routes that are right each by itself.
 
 use super::route::Placed;
+use super::rules::{before, skipped};
 use crate::config::file::{Source, Table};
 use crate::config::settings::{Conditions, Guard, Missing, Mode, Route};
 use crate::config::template::Part;
@@ -105,40 +106,44 @@ fn one(source: &Source<'_>, placed: &Placed) {
     }
 }
 
-/// Another route that leads writes to objects of this one without its guard: what it leaves to others by its
-/// methods, and what stands before it.
+/// Another route that leads writes to objects of this one without its guard.
 fn hole(routes: &[Placed], at: usize) -> Option<Arc<str>> {
     let own = &*routes.get(at)?.route;
+    if own.guard == Guard::None || own.mode != Mode::Enforce {
+        return None;
+    }
     let beside = |(other_at, placed): (usize, &Placed)| {
         let other = &*placed.route;
-        let takes_all = own.methods.is_none()
-            && (own.host.is_none() || own.host == other.host)
-            && own.strip_prefix == other.strip_prefix;
-        let reached = other_at < at || !takes_all;
-        (other_at != at && reached && goes_round(own, other)).then(|| Arc::clone(&other.name))
+        let earlier = routes.get(..other_at).unwrap_or_default();
+        let reached = |path: &String| {
+            let path = before(other, path);
+            !earlier.iter().any(|it| takes(&it.route, other, &path))
+        };
+        let meet = own.path.meetings(skipped(own), &other.path, skipped(other));
+        let round = other_at != at && goes_round(own, other) && meet.iter().any(reached);
+        round.then(|| Arc::clone(&other.name))
     };
-    let guarded = own.guard != Guard::None && own.mode == Mode::Enforce;
-    let mut all = routes.iter().enumerate().filter(|_| guarded);
-    all.find_map(beside)
+    routes.iter().enumerate().find_map(beside)
 }
 
+/// Whether the other one's writes, where they meet this one's paths, go out without its guard.
 fn goes_round(own: &Route, other: &Route) -> bool {
-    let skip = |route: &Route| {
-        let prefix = route.strip_prefix.as_ref();
-        prefix
-            .and_then(|p| route.path.segments_of_prefix(p))
-            .unwrap_or_default()
-    };
-    let writes = other
-        .methods
-        .as_ref()
-        .is_none_or(|list| list.iter().any(|m| other.is_write(m)));
+    let mut methods = other.methods.iter().flatten();
+    let writes = other.methods.is_none() || methods.any(|m| other.is_write(m));
     let guarded = other.guard == own.guard && other.mode == Mode::Enforce;
-    writes
-        && !guarded
-        && own.upstream.authority == other.upstream.authority
-        && !own
-            .path
-            .meetings(skip(own), &other.path, skip(other))
-            .is_empty()
+    writes && !guarded && own.upstream.authority == other.upstream.authority
+}
+
+/// Whether a route that stands before another takes all its writes to a path.
+fn takes(earlier: &Route, other: &Route, path: &str) -> bool {
+    let methods = match (&earlier.methods, &other.methods) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(taken), Some(wanted)) => {
+            let mut writes = wanted.iter().filter(|m| other.is_write(m));
+            writes.all(|method| taken.contains(method))
+        }
+    };
+    let host = earlier.host.is_none() || earlier.host == other.host;
+    methods && host && earlier.path.matches(path).is_some()
 }

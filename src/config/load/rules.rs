@@ -294,7 +294,7 @@ fn one_path_one_resource(source: &Source<'_>, earlier: &Placed, later: &Placed) 
 }
 
 /// How many leading segments the route takes off.
-fn skipped(route: &Route) -> usize {
+pub(super) fn skipped(route: &Route) -> usize {
     route
         .strip_prefix
         .as_ref()
@@ -303,7 +303,7 @@ fn skipped(route: &Route) -> usize {
 }
 
 /// The client's path for what the upstream gets.
-fn before(route: &Route, path: &str) -> String {
+pub(super) fn before(route: &Route, path: &str) -> String {
     let prefix: String = route
         .path
         .as_str()

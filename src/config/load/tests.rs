@@ -850,6 +850,33 @@ fn a_guard_is_as_strong_as_what_its_upstream_and_the_routes_beside_it_let() {
         loaded.settings.routes[0].guard_hole.as_deref(),
         Some("rest")
     );
+    // What stands between takes all that they have in common.
+    let puts = route(
+        "own",
+        "/files/{*key}",
+        &format!("{ETAG}\nmethods = [\"PUT\"]"),
+    );
+    let others = route("others", "/files/{*key}", ETAG);
+    let rest = route("rest", "/{*rest}", "resource = \"{rest}\"");
+    let (strong, said) =
+        strength_of_first(&guarded(TRUSTED, &[puts.clone(), others, rest.clone()]));
+    assert_eq!((strong, said.as_str()), (Strength::Guarded, ""));
+    let some = route(
+        "some",
+        "/files/a/{*key}",
+        &ETAG.replace("files/", "files/a/"),
+    );
+    let (weak, said) = strength_of_first(&guarded(TRUSTED, &[puts, some, rest]));
+    assert!(
+        weak == Strength::Drained && said.contains("route rest"),
+        "{said}"
+    );
+}
+
+fn strength_of_first(text: &str) -> (Strength, String) {
+    let loaded = loaded(text);
+    let strength = loaded.settings.routes[0].strength(true);
+    (strength, lines(&loaded.warnings))
 }
 
 #[test]
