@@ -53,6 +53,8 @@ pub struct Upstream {
     pub client_keys: Option<PathBuf>,
     /// `virtual_hosts`: a host below that of its routes names a bucket.
     pub virtual_hosts: bool,
+    /// `empty_segments = "refuse"`: the store takes `a//b`, or `/a`, for another key's name.
+    pub refuses_empty_segments: bool,
     /// `region`, in which requests to an object store are signed.
     pub region: String,
     /// `conditions` and `probe`: how it is known whether it honours conditional requests.

@@ -5,7 +5,6 @@ use super::download::Download;
 use super::exchange;
 use super::failure::{Failed, Failure};
 use super::pool::Pool;
-use super::unread::Came;
 use super::upload::Upload;
 use bytes::Bytes;
 use http::request::Parts;
@@ -37,15 +36,10 @@ async fn once(
     body: Bytes,
     most: usize,
 ) -> Result<Response<Bytes>, Failed> {
-    let body = if body.is_empty() {
-        Upload::none()
-    } else {
-        Upload::new(Came::held(body), false)
-    };
     let mut request = Box::new(Outgoing {
         head,
         upgrade: false,
-        body,
+        body: Upload::held(body),
     });
     request.bind(&Rc::default(), pool);
     let progress = Rc::clone(request.progress());

@@ -6,7 +6,6 @@ use super::exchange::{self, Stopped};
 use super::failure::Failure;
 use super::link::Link;
 use super::pool::Pool;
-use super::unread::Came;
 use super::upload::{Progress, Upload};
 use super::{ANSWER, Outgoing};
 use crate::admit::Pass;
@@ -69,42 +68,30 @@ pub(super) async fn send(
         if mine {
             return Err(Stopped::unsent(Failure::Written));
         }
-        let Some(kept) = kept.take() else {
-            return Err(Stopped::unsent(Failure::Conflict));
+        let next = match kept.take() {
+            Some(kept) => again(pool, pass, turn, kept).await,
+            None => None,
         };
-        let next = again(pool, pass, turn, kept).await;
-        request = next.map_err(Stopped::unsent)?;
         if !pass.is_current() {
             return Err(Stopped::unsent(Failure::Superseded));
         }
+        request = next.ok_or_else(|| Stopped::unsent(Failure::Conflict))?;
         request.bind(&Rc::default(), pool);
         *progress = Rc::clone(request.progress());
     }
 }
 
-/// The request anew, for the state in which the object is now.
-async fn again(
-    pool: &Rc<Pool>,
-    pass: &Pass,
-    turn: &mut Turn,
-    kept: Kept,
-) -> Result<Box<Outgoing>, Failure> {
+/// The request anew, for the state in which the object is now. `None` where there is no such condition for it.
+async fn again(pool: &Rc<Pool>, pass: &Pass, turn: &mut Turn, kept: Kept) -> Option<Box<Outgoing>> {
     let Kept { mut head, body } = kept;
-    let (status, headers) = look(pool, pass, turn).await.ok_or(Failure::Conflict)?;
-    turn.learn(status, &headers)
-        .map_err(|_| Failure::Conflict)?;
-    turn.condition(&mut head.headers)
-        .map_err(|_| Failure::Conflict)?;
+    let (status, headers) = look(pool, pass, turn).await?;
+    turn.learn(status, &headers).ok()?;
+    turn.condition(&mut head.headers).ok()?;
     head.headers.remove(EXPECT);
-    let body = if body.is_empty() {
-        Upload::none()
-    } else {
-        Upload::new(Came::held(body), false)
-    };
-    Ok(Box::new(Outgoing {
+    Some(Box::new(Outgoing {
         head,
         upgrade: false,
-        body,
+        body: Upload::held(body),
     }))
 }
 

@@ -253,6 +253,15 @@ impl Upload {
         }
     }
 
+    /// A body that is there as a whole.
+    pub(super) fn held(body: Bytes) -> Self {
+        if body.is_empty() {
+            Self::none()
+        } else {
+            Self::new(Came::held(body), false)
+        }
+    }
+
     /// Bounds its size. False where it says by itself that it is larger.
     pub(super) fn limit(&mut self, most: Option<u64>) -> bool {
         self.room = most;

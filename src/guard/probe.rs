@@ -352,3 +352,36 @@ fn child(body: &[u8], name: &str) -> Option<String> {
     let found = all.find(|node| node.tag_name().name() == name)?;
     found.text().map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_says_nothing_of_conditions_is_not_taken_for_one() {
+        let answered = |status: u16, body: &'static str| {
+            let answer = Response::builder().status(status);
+            answer.body(Bytes::from_static(body.as_bytes())).unwrap()
+        };
+        let judged = |status, body, holds| judge(&answered(status, body), holds, "PUT").ok();
+        let failed = "<Error><Code>PreconditionFailed</Code></Error>";
+        for (status, body, of_wrong, of_right) in [
+            (200, "", Some(false), Some(true)),
+            (204, "", Some(false), Some(true)),
+            (412, "", Some(true), Some(false)),
+            (200, failed, Some(true), Some(false)),
+            (501, "", Some(false), Some(false)),
+            (400, "", Some(false), Some(false)),
+            (403, "", None, None),
+            (405, "", None, None),
+        ] {
+            assert_eq!(judged(status, body, false), Some(of_wrong), "{status}");
+            assert_eq!(judged(status, body, true), Some(of_right), "{status}");
+        }
+        // Neither honoured nor ignored: it has to be tried again.
+        for status in [301, 404, 409, 429, 500, 502, 503, 504] {
+            assert_eq!(judged(status, "", false), None, "{status}");
+            assert_eq!(judged(status, "", true), None, "{status}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! Knows nothing of routes or operations; the path that is forwarded is the client's own.
 
 use super::path::escape;
+use crate::config::Upstream;
 
 /// A bucket and a key, spelt so that patterns match them: a slash, visible ASCII as it is, and every other
 /// byte and `%` as an escape in capitals. Where there is no key, no slash stands at the end.
@@ -13,10 +14,18 @@ pub struct Exact {
     /// The text.
     pub text: String,
     /// Why stores could read the path in different ways, where they could.
-    pub fault: Option<&'static str>,
+    fault: Option<&'static str>,
 }
 
 impl Exact {
+    /// Why the path could be another one's to that store, where it could.
+    #[must_use]
+    pub fn fault_before(&self, store: &Upstream) -> Option<&'static str> {
+        let empty = store.refuses_empty_segments && self.text.contains("//");
+        let why = "an empty segment in the key, which this store does not tell apart";
+        self.fault.or_else(|| empty.then_some(why))
+    }
+
     /// Whether there is a key: else the request is to a bucket, or to the service.
     #[must_use]
     pub fn has_key(&self) -> bool {

@@ -1,6 +1,7 @@
 //! A request whose body names the objects that it changes: each is routed as a request to delete it would be.
 
 use super::class::Methods;
+use super::exact::Exact;
 use super::marks::Marks;
 use super::target::Split;
 use super::{Head, Keys, Match, Reject, Routes, host, key, listing, plain};
@@ -54,7 +55,8 @@ impl Routes {
                 return Err(Reject::Forbidden { why, route: own });
             }
             on = Some(route.index);
-            if let Some(why) = reading.exact.and_then(|path| path.fault) {
+            let fault = |path: &Exact| path.fault_before(&route.upstream);
+            if let Some(why) = reading.exact.and_then(fault) {
                 return Err(malformed(why));
             }
             if route.is_guarded()

@@ -26,7 +26,7 @@ impl Routes {
             why,
             route: Some(route),
         };
-        if let Some(why) = path.and_then(|path| path.fault) {
+        if let Some(why) = path.and_then(|path| path.fault_before(&route.upstream)) {
             return Err(malformed(why));
         }
         if head.methods.overridden() {
@@ -122,7 +122,7 @@ impl Routes {
             .find(&readings, &as_read)
             .map_err(|reject| reject.on(own))?;
         match reading.exact {
-            Some(path) if path.fault.is_none() && path.has_key() => {}
+            Some(path) if path.fault_before(&own.upstream).is_none() && path.has_key() => {}
             _ => {
                 return Err(malformed(
                     "a copy source that names no object, or in more than one way",

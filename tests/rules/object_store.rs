@@ -42,6 +42,21 @@ fn a_key_has_one_fence_in_each_spelling_and_two_keys_have_two() {
 }
 
 #[test]
+fn empty_segments_are_refused_before_a_store_that_drops_them() {
+    let w = store(|c| c.upstream("empty_segments", "\"refuse\""));
+    w.put_to("/b/a", 9).send().answered(200);
+    w.put_to("/b/a/", 9).send().answered(200);
+    for alias in ["/b//a", "/b/%2Fa", "/b/a//", "/b/c//d", "/b///a"] {
+        w.put_to(alias, 9).send().refused(400, "malformed");
+        let read = w.ask("GET", alias).send();
+        read.refused(400, "malformed");
+    }
+    let listed = |key| delete(&w, "/b?delete", &list(&[key])).token(9).send();
+    listed("/a").refused(400, "malformed");
+    listed("a").answered(200);
+}
+
+#[test]
 fn what_stores_read_in_different_ways_is_refused() {
     let w = store(|c| c);
     for path in [

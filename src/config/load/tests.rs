@@ -63,7 +63,12 @@ fn the_sample_loads_and_every_key_in_it() {
         if key.starts_with("# tls = { ca") {
             with = with.replace("http://", "https://"); // what it is for
         }
-        let of_stores = ["# sign", "# client_keys", "# virtual_hosts"];
+        let of_stores = [
+            "# sign",
+            "# client_keys",
+            "# virtual_hosts",
+            "# empty_segments",
+        ];
         if of_stores.iter().any(|begin| key.starts_with(begin)) {
             continue; // `stores.rs` has their tests: nothing else here is for an object store
         }
@@ -789,6 +794,9 @@ fn who_signs_knows_its_clients_and_a_bucket_in_the_host_needs_one() {
     }
     let plain = format!("{}{ROUTE}", HEAD.replace("url", "sign = true\nurl"));
     assert!(lines(&faults(&plain)).contains("is for an object store"));
+    let plain = plain.replace("sign = true", "empty_segments = \"refuse\"");
+    assert!(lines(&faults(&plain)).contains("is for an object store"));
+    loaded(&with("empty_segments = \"refuse\"", &hosted));
 }
 
 /// A configuration with these routes before an upstream that says this of conditions.

@@ -92,6 +92,10 @@ fn one(mut table: Table<'_, '_>, name: Arc<str>, index: usize) -> Option<Upstrea
         sign,
         client_keys,
         virtual_hosts: table.read_or("virtual_hosts", false, |v| of_stores(v, kind)),
+        refuses_empty_segments: table.read_or("empty_segments", false, |v| {
+            let given = v.choice(&[("keep", false), ("refuse", true)]);
+            for_stores(v, kind, given)
+        }),
         region: table.read_or("region", DEFAULT_REGION.into(), |v| {
             v.label(64).map(Into::into)
         }),
@@ -145,6 +149,7 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
         sign: false,
         client_keys: None,
         virtual_hosts: false,
+        refuses_empty_segments: false,
         region: DEFAULT_REGION.into(),
         conditions: Conditions::Unknown,
         settle: None,
@@ -160,11 +165,14 @@ pub fn asked(value: &Value<'_, '_>, all: &mut Vec<Placed>) -> Option<AuthRequest
 
 /// A flag that only object stores know.
 fn of_stores(value: &Value<'_, '_>, kind: Kind) -> Option<bool> {
-    let given = value.flag()?;
-    if given && kind != Kind::S3 {
+    for_stores(value, kind, value.flag())
+}
+
+fn for_stores(value: &Value<'_, '_>, kind: Kind, given: Option<bool>) -> Option<bool> {
+    if given == Some(true) && kind != Kind::S3 {
         value.fault("is for an object store: write kind = \"s3\", or remove it");
     }
-    Some(given)
+    given
 }
 
 /// `conditions` and `probe`: of the two, one.
