@@ -6,6 +6,10 @@ use super::route::Placed;
 use crate::config::file::Source;
 use crate::config::settings::{Kind, Mode, Server, TokenPlace};
 use crate::config::template::Part;
+use std::time::Duration;
+
+/// How long a write may wait between its signature and its way out: stores take one for 15 minutes.
+const SIGNED: Duration = Duration::from_mins(14);
 
 /// A store may take a Host that it does not know for the name of a bucket: then the first segment of the path is
 /// none. So clients name one host, or it is rewritten to the store's own.
@@ -103,6 +107,11 @@ pub fn check(source: &Source<'_>, server: &Server, placed: &Placed) {
         } else if !shown {
             source.warn(placed.line, &upstream("sign"), what);
         }
+    }
+    if route.upstream.sign && route.is_guarded() && route.drain_timeout > SIGNED {
+        let key = format!("routes.{}.drain_timeout", route.name);
+        let what = "is as long as a signature is good for (15 minutes): the store refuses a guarded write that waits for its turn so long; make it shorter";
+        source.warn(placed.line, &key, what);
     }
     if route.upstream.rewrite_host && !route.upstream.sign {
         source.warn(

@@ -797,6 +797,10 @@ fn who_signs_knows_its_clients_and_a_bucket_in_the_host_needs_one() {
     let plain = plain.replace("sign = true", "empty_segments = \"refuse\"");
     assert!(lines(&faults(&plain)).contains("is for an object store"));
     loaded(&with("empty_segments = \"refuse\"", &hosted));
+    let slow = format!("{allow}\nguard = \"etag\"\ndrain_timeout = \"15m\"");
+    let slow = with("sign = true\nclient_keys = \"k\"", &slow);
+    assert!(warnings(&slow).contains("as long as a signature is good for"));
+    assert!(!warnings(&slow.replace("15m", "14m")).contains("signature"));
 }
 
 /// A configuration with these routes before an upstream that says this of conditions.
