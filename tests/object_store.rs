@@ -150,6 +150,18 @@ fn boto3_writes_through_a_guard() {
     runs("tests/interop/guards.py", &gateway, &store, &[]);
 }
 
+/// A route to a store for which the gateway signs. `keys`: its clients'.
+fn signing(store: &Store, keys: &Path) -> Config {
+    Config::new(store.port)
+        .upstream("kind", "\"s3\"")
+        .upstream("sign", "true")
+        .upstream("client_keys", &format!("'{}'", keys.display()))
+        .route("path", "\"/{bucket}/{*key}\"")
+        .route("resource", "\"{bucket}/{key}\"")
+        .env("AWS_ACCESS_KEY_ID", KEY)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET)
+}
+
 /// Its clients have keys of their own, which the store does not know.
 #[test]
 fn boto3_and_chunks_through_a_gateway_that_signs() {
@@ -162,15 +174,7 @@ fn boto3_and_chunks_through_a_gateway_that_signs() {
     let [(_, key), (_, secret)] = CLIENT;
     std::fs::write(&keys, format!("{key} = \"{secret}\"\n")).unwrap();
     for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
-        let config = Config::new(store.port)
-            .upstream("kind", "\"s3\"")
-            .upstream("sign", "true")
-            .upstream("client_keys", &format!("'{}'", keys.display()))
-            .route("path", "\"/{bucket}/{*key}\"")
-            .route("resource", "\"{bucket}/{key}\"")
-            .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET);
-        let gateway = Gateway::start(config);
+        let gateway = Gateway::start(signing(&store, &keys));
         runs("tests/interop/s3.py", &gateway, &store, &CLIENT);
         runs("tests/interop/chunks.py", &gateway, &store, &CLIENT);
     }
@@ -190,15 +194,7 @@ fn fences_are_found_again_after_the_store_was_lost() {
     std::fs::write(&keys, "writer = \"secret-of-the-writer\"\n").unwrap();
     for store in [Some(Store::moto()), Store::minio()].into_iter().flatten() {
         store.open_bucket("bucket");
-        let config = Config::new(store.port)
-            .upstream("kind", "\"s3\"")
-            .upstream("sign", "true")
-            .upstream("client_keys", &format!("'{}'", keys.display()))
-            .route("path", "\"/{bucket}/{*key}\"")
-            .route("resource", "\"{bucket}/{key}\"")
-            .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET);
-        let mut gateway = Gateway::start(config);
+        let mut gateway = Gateway::start(signing(&store, &keys));
         let put = |gateway: &Gateway, key: &str, token: &str, more: &[(&str, &str)]| {
             let own = [
                 ("Fencing-Token", token),

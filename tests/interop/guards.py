@@ -8,36 +8,16 @@ The store is also asked directly: to make the bucket, and to write past the gate
 import sys
 from io import BytesIO
 
-import boto3
+import boto
+from boto import refused
 from boto3.s3.transfer import TransferConfig
-from botocore.config import Config
-from botocore.exceptions import ClientError
 
 BUCKET = "bucket"
 PART = 5 << 20  # the least that a store takes
 
 
 def client(url, token=None, attempts=1):
-    made = boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        config=Config(s3={"addressing_style": "path"}, retries={"mode": "standard", "total_max_attempts": attempts}),
-    )
-    if token is not None:
-        add = lambda request, **_: request.headers.__setitem__("Fencing-Token", str(token))
-        made.meta.events.register("before-sign.s3", add)
-    return made
-
-
-def refused(code, status, call, **arguments):
-    try:
-        call(**arguments)
-    except ClientError as error:
-        found = error.response["Error"]["Code"], error.response["ResponseMetadata"]["HTTPStatusCode"]
-        assert found == (code, status), error
-        return error
-    raise AssertionError(f"{call} was not refused")
+    return boto.client(url, token, attempts)
 
 
 def body(store, key):
