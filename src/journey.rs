@@ -19,14 +19,14 @@ pub use reply::Reply;
 pub use worker::Worker;
 
 use crate::admit::{Gates, Policy};
-use crate::config::{Route, Settings, SettledAt, TokenPlace};
+use crate::config::{Kind, Route, Settings, SettledAt, TokenPlace};
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Guarded, Outgoing, Upstreams};
 use crate::guard::{Guards, Honours};
 use crate::record::{
     BadRequest, Decision, FENCING_STATUS, Metrics, Reach, Recorders, RouteMetrics,
 };
-use crate::refusal::{Refusal, Why};
+use crate::refusal::{Dialect, Refusal, Why};
 use crate::route::{DESTINATION_TOKEN, Match, Reject, Routes};
 use crate::sign::Signing;
 use crate::tls::client::Tls;
@@ -92,6 +92,9 @@ struct Journey {
     token_headers: Vec<Rc<[HeaderName]>>,
     /// For each upstream, its own Host.
     hosts: Vec<Option<HeaderValue>>,
+    /// What the body of a refusal is where no route is known: if there are object stores only, an error as they have
+    /// it.
+    dialect: Dialect,
     /// For each route, whether nobody answered when it was last asked who may raise: said once.
     unanswered: Vec<Cell<bool>>,
 }
@@ -123,7 +126,14 @@ impl Journey {
             .map(|u| host(&u.authority))
             .collect();
         let unanswered = settings.routes.iter().map(|_| Cell::default()).collect();
+        let mut kinds = settings.routes.iter().map(|route| route.upstream.kind);
+        let dialect = if kinds.all(|kind| kind == Kind::S3) {
+            Dialect::S3
+        } else {
+            Dialect::Problem
+        };
         Self {
+            dialect,
             shared,
             upstreams,
             token_headers,
@@ -150,7 +160,7 @@ impl Journey {
         let request = self.upstreams.outgoing(request);
         let client = Rc::clone(client);
         async move {
-            let mut tally = Tally::new(&self.shared.metrics.unrouted, entry);
+            let mut tally = Tally::new(&self.shared.metrics.unrouted, self.dialect, entry);
             let rest = request.rest();
             let mut response = match self.travel(&client, request, policies, &mut tally).await {
                 Ok(response) => response.map(Either::Left),

@@ -13,18 +13,21 @@ use std::task::{Context, Poll};
 /// The body of a response. Its request is under way until this is dropped.
 pub struct Reply {
     body: Either<Download, Full<Bytes>>,
+    /// How long it is, where that was said: with the last byte the HTTP library asks for no end.
+    length: Option<u64>,
     /// What is recorded of it when this is dropped.
     entry: Option<Box<Entry>>,
     _under_way: UnderWay,
 }
 
 impl Reply {
-    pub(super) const fn new(
+    pub(super) fn new(
         body: Either<Download, Full<Bytes>>,
         under_way: UnderWay,
         entry: Option<Box<Entry>>,
     ) -> Self {
         Self {
+            length: body.size_hint().exact(),
             body,
             entry,
             _under_way: under_way,
@@ -35,7 +38,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(entry) = &mut self.entry {
-            entry.complete |= self.body.is_end_stream();
+            entry.complete |= self.body.is_end_stream() || self.length == Some(entry.bytes);
         }
     }
 }

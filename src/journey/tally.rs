@@ -22,17 +22,22 @@ impl<'a> Tally<'a> {
     /// Its route is known.
     pub(super) fn is_on(&mut self, route: &Route, metrics: &'a RouteMetrics) {
         self.metrics = metrics;
-        if route.upstream.kind == Kind::S3 {
-            self.dialect = Dialect::S3;
-        }
+        self.dialect = match route.upstream.kind {
+            Kind::S3 => Dialect::S3,
+            Kind::Http => Dialect::Problem,
+        };
     }
 
-    pub(super) const fn new(metrics: &'a RouteMetrics, entry: Option<Box<Entry>>) -> Self {
+    pub(super) const fn new(
+        metrics: &'a RouteMetrics,
+        dialect: Dialect,
+        entry: Option<Box<Entry>>,
+    ) -> Self {
         Self {
             metrics,
             decision: Decision::Unsent,
             observed: false,
-            dialect: Dialect::Problem,
+            dialect,
             entry,
         }
     }

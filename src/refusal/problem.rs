@@ -101,7 +101,11 @@ impl Refusal {
 /// The code that S3 has for such a status: clients tell by it whether to try again.
 fn code(answer: &Answer) -> &'static str {
     match answer.status {
-        StatusCode::BAD_REQUEST | StatusCode::CONFLICT => "InvalidRequest",
+        StatusCode::BAD_REQUEST
+        | StatusCode::CONFLICT
+        | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "InvalidRequest",
+        // None of the store's: nothing is said of whether an object is there.
+        StatusCode::NOT_FOUND => "NoSuchRoute",
         StatusCode::FORBIDDEN => "AccessDenied",
         StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
         StatusCode::REQUEST_TIMEOUT => "RequestTimeout",

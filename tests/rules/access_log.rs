@@ -74,6 +74,18 @@ fn each_request_has_a_line_that_says_what_became_of_it() {
 }
 
 #[test]
+fn an_answer_that_is_waited_for_to_its_end_is_complete_with_its_last_byte() {
+    let at_end = [("settled_at", "\"response-end\"")];
+    let (w, path, _folder) = logged("", &at_end);
+    w.put(5).send().answered(200);
+    let line = &wait_lines(&path, 1)[0];
+    assert_eq!(
+        (&line["bytes"], &line["complete"]),
+        (&2.into(), &true.into())
+    );
+}
+
+#[test]
 fn refusals_and_failures_have_theirs() {
     let (w, path, _folder) = logged("", &[]);
     w.put(5).send().answered(200);

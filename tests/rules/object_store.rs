@@ -42,6 +42,23 @@ fn a_key_has_one_fence_in_each_spelling_and_two_keys_have_two() {
 }
 
 #[test]
+fn who_finds_no_route_among_object_stores_reads_so_in_their_words() {
+    let w = store(|c| c);
+    let told = w.put_to("/b", 5).header("Host", "elsewhere").send();
+    told.refused(404, "unrouted");
+    let body = String::from_utf8(told.body).unwrap();
+    assert!(
+        body.contains("<Type>urn:fencegate:problem:no-route</Type>"),
+        "{body}"
+    );
+    let plain = World::new().put_to("/nowhere", 5).send();
+    assert_eq!(
+        plain.header("Content-Type"),
+        Some("application/problem+json")
+    );
+}
+
+#[test]
 fn empty_segments_are_refused_before_a_store_that_drops_them() {
     let w = store(|c| c.upstream("empty_segments", "\"refuse\""));
     w.put_to("/b/a", 9).send().answered(200);
