@@ -133,11 +133,11 @@ impl Journey {
             Dialect::Problem
         };
         Self {
-            dialect,
             shared,
             upstreams,
             token_headers,
             hosts,
+            dialect,
             unanswered,
         }
     }

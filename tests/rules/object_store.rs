@@ -47,10 +47,12 @@ fn who_finds_no_route_among_object_stores_reads_so_in_their_words() {
     let told = w.put_to("/b", 5).header("Host", "elsewhere").send();
     told.refused(404, "unrouted");
     let body = String::from_utf8(told.body).unwrap();
-    assert!(
-        body.contains("<Type>urn:fencegate:problem:no-route</Type>"),
-        "{body}"
-    );
+    for part in [
+        "<Code>NoSuchRoute</Code>",
+        "<Type>urn:fencegate:problem:no-route</Type>",
+    ] {
+        assert!(body.contains(part), "{body}");
+    }
     let plain = World::new().put_to("/nowhere", 5).send();
     assert_eq!(
         plain.header("Content-Type"),
