@@ -83,9 +83,12 @@ impl Gateway {
         let recorders = records::open(&settings, &metrics)?;
         let guards = Arc::new(Guards::default());
         let probe = probing::probe(&settings, &encryption.upstreams, &metrics, &guards);
-        let tried = runtime()?.block_on(probe);
-        probing::report(&settings, &tried);
+        let tried = runtime()?.block_on(async {
+            probing::credentials(&settings, &guards).await;
+            probe.await
+        });
         probing::required(&settings, &guards, &tried)?;
+        probing::report(&settings, &tried);
         let watcher = Arc::new(Watcher(Arc::clone(&metrics)));
         let now = plan::in_force(&settings);
         let (store, handover) =

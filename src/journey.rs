@@ -328,6 +328,9 @@ impl Journey {
             }
         };
         tally.decision = forwarded;
+        if let (Some(signing), Ok(response)) = (&self.shared.signing[upstream], &response) {
+            signing.signer.heard(response.status());
+        }
         note::answered(tally, &response, &route.upstream.unsettled_status);
         response.map_err(|failed| {
             tracing::debug!(route = %route.name, error = %failed.why, sent = failed.sent, "forwarding failed");

@@ -247,7 +247,7 @@ impl Why {
                 "no-route",
                 DENIED,
                 "No route matches",
-                "The gateway forwards only what a route names. Nothing was forwarded.",
+                "No route takes a request with its host, path and method. Nothing was forwarded.",
                 None,
             ),
             Self::Draining => answer(

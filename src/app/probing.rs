@@ -3,13 +3,13 @@
 
 use super::{Error, plan};
 use crate::clock;
-use crate::config::{Conditions, Route, Settings, Strength, Upstream};
+use crate::config::{Conditions, Kind, Route, Settings, Strength, Upstream};
 use crate::forward::{ANSWER, Upstreams};
 use crate::guard::{Guards, Known, Untried};
 use crate::journey::{Plan, Shared};
 use crate::record::Metrics;
 use crate::tls::client::Tls;
-use http::HeaderValue;
+use http::{HeaderValue, Request};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -27,6 +27,24 @@ pub struct Tried {
     pub upstream: usize,
     /// What it honours, or why that is not known.
     pub known: Result<Known, Untried>,
+}
+
+/// Looks for the credentials that the gateway signs with, so that the log says at the start where there are none.
+pub async fn credentials(settings: &Settings, guards: &Guards) {
+    let asks = |upstream: &Upstream| {
+        let mut routes = settings.routes.iter();
+        let asks =
+            |route: &Arc<Route>| route.upstream.index == upstream.index && route.is_guarded();
+        upstream.sign || upstream.kind == Kind::S3 && routes.any(asks)
+    };
+    let upstreams = settings.upstreams.iter().filter(|upstream| asks(upstream));
+    for upstream in upstreams {
+        let request = Request::head(format!("http://{}/", upstream.authority)).body(());
+        if let Ok(request) = request {
+            let (mut head, ()) = request.into_parts();
+            let _ = guards.signer(&upstream.region).sign(&mut head).await; // it says so itself
+        }
+    }
 }
 
 /// Asks each upstream that has a `probe`, a guarded route and no answer yet, and notes what it honours.
@@ -127,7 +145,15 @@ pub fn look(settings: &Settings) -> Result<Vec<Looked>, Error> {
             _ if !known.is_any() => "there is no probe".to_owned(),
             _ => match known.ignored(route.guard).as_slice() {
                 [] => "every condition is honoured".to_owned(),
-                ignored => format!("the conditions of {} are ignored", ignored.join(", ")),
+                ignored => format!(
+                    "the conditions of {} are ignored, {}",
+                    ignored.join(", "),
+                    if route.guard_required {
+                        "and those calls are refused"
+                    } else {
+                        "and such calls go without (with guard_required = true they would be refused)"
+                    }
+                ),
             },
         };
         let closes = known.closes(route.guard, upstream.kind, route.guard_required);

@@ -7,7 +7,7 @@ use super::{Encryption, Error, plan, runtime};
 use crate::config::{Kind, Settings, Upstream};
 use crate::fence::{ResourceKey, Token};
 use crate::forward::Upstreams;
-use crate::guard::Guards;
+use crate::guard::{self, Guards};
 use crate::record::Metrics;
 use crate::route::Routes;
 use crate::sign::{self, Signer, stamp};
@@ -187,7 +187,11 @@ impl Walk {
         );
         let (status, _, body) = self.ask(Method::GET, &target).await?;
         if status != StatusCode::OK {
-            return Err(format!("listing {bucket} was answered {status}"));
+            let code = guard::error_code(&body).map(|code| format!(" ({code})"));
+            return Err(format!(
+                "listing {bucket} was answered {status}{}",
+                code.unwrap_or_default()
+            ));
         }
         let unreadable = || format!("the list of {bucket} cannot be read");
         let text = std::str::from_utf8(&body).map_err(|_| unreadable())?;

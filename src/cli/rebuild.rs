@@ -2,6 +2,7 @@
 
 use super::{Failure, load};
 use crate::app::rebuild::{From, rebuild};
+use anyhow::anyhow;
 use std::path::Path;
 
 pub(super) fn run(config: &Path, from: &str, upstream: Option<String>) -> Result<(), Failure> {
@@ -29,6 +30,17 @@ pub(super) fn run(config: &Path, from: &str, upstream: Option<String>) -> Result
         found.stamped,
         found.resources
     );
-    out!("what was raised and left no object is not known: see docs/object-stores.md");
+    if found.stamped < found.objects {
+        out!(
+            "{} objects have no stamp: of them nothing is known",
+            found.objects - found.stamped
+        );
+    }
+    out!(
+        "what was raised and left no object is not known: let every lock be taken anew before anyone writes"
+    );
+    if found.stamped == 0 {
+        return Err(anyhow!("nothing was found in {from}, and no fence was raised").into());
+    }
     Ok(())
 }

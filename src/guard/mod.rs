@@ -22,7 +22,7 @@ mod turn;
 pub use answer::Told;
 pub use honours::{Honours, Known};
 pub use line::{Crowded, Setting};
-pub use probe::{Probe, Untried};
+pub use probe::{Probe, Untried, error_code};
 pub use question::Unlearnt;
 pub use table::Guards;
 pub use turn::{Turn, Unconditional};

@@ -42,12 +42,14 @@ pub enum Untried {
         why: String,
     },
     /// It refused what is no condition's matter.
-    #[error("{what} was answered {status}, which says nothing of conditions")]
+    #[error("{what} was answered {status}{}, which says nothing of conditions{}", said(code.as_ref()), hint(*status))]
     Refused {
         /// What was asked.
         what: String,
         /// The answer.
         status: StatusCode,
+        /// An object store's word for it.
+        code: Option<String>,
     },
     /// It names no strong validator.
     #[error("it names no strong ETag for {0} (Apache httpd does with `FileETag Digest`)")]
@@ -309,6 +311,7 @@ impl<'a> Probe<'a> {
         Err(Untried::Refused {
             what: format!("{what} ({})", self.there),
             status: answer.status(),
+            code: error_code(answer.body()),
         })
     }
 }
@@ -329,7 +332,31 @@ fn judge(answer: &Response<Bytes>, holds: bool, what: &str) -> Result<Option<boo
         status => Err(Untried::Refused {
             what: what.into(),
             status,
+            code: error_code(answer.body()),
         }),
+    }
+}
+
+/// The code in an object store's error.
+#[must_use]
+pub fn error_code(body: &[u8]) -> Option<String> {
+    let code = child(body, "Code")?;
+    let plain = code.len() <= 64 && code.bytes().all(|b| b.is_ascii_alphanumeric());
+    plain.then_some(code)
+}
+
+fn said(code: Option<&String>) -> String {
+    let code = code.map(|code| format!(" ({code})"));
+    code.unwrap_or_default()
+}
+
+/// Where to look.
+const fn hint(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => ": look at `region`, and at the path of `probe`",
+        401 | 403 => ": look at the gateway's credentials, and at what they allow",
+        404 | 409 => ": the bucket or folder of `probe` must be there before",
+        _ => "",
     }
 }
 
@@ -341,7 +368,7 @@ fn both(first: Option<bool>, second: Option<bool>) -> Option<bool> {
 /// Whether a condition that did not hold was why nothing was done. Some answer so in the body of a success.
 fn is_refused(answer: &Response<Bytes>) -> bool {
     answer.status() == StatusCode::PRECONDITION_FAILED
-        || child(answer.body(), "Code").as_deref() == Some("PreconditionFailed")
+        || error_code(answer.body()).as_deref() == Some("PreconditionFailed")
 }
 
 /// The text of an element below the root of an answer.

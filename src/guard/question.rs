@@ -54,6 +54,13 @@ impl Question {
         }
     }
 
+    /// Takes the status of its answer.
+    pub(super) fn heard(&self, status: StatusCode) {
+        if let Some(signer) = &self.signer {
+            signer.heard(status);
+        }
+    }
+
     /// The request to send.
     ///
     /// # Errors

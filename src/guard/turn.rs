@@ -22,6 +22,8 @@ pub enum Unconditional {
     Clash(&'static str),
     /// The route requires the guard, and the call does not have it.
     Required(&'static str),
+    /// It would write over an object that is only created, since the upstream ignores its condition.
+    Overwrites,
     /// The route requires the guard, and it is not known yet whether the upstream honours it.
     Untried,
 }
@@ -66,9 +68,10 @@ pub(super) fn say(route: &str, object: &str, counted: &RouteMetrics, gap: Option
     }
 }
 
-/// An object's name as it may be logged: a query may hold a secret.
+/// An object's name as it is logged: less the upstream's, and less a query, which may hold a secret.
 fn shown(object: &str) -> &str {
-    object.split('?').next().unwrap_or_default()
+    let (_, name) = object.split_once('/').unwrap_or(("", object));
+    name.split('?').next().unwrap_or_default()
 }
 
 impl Turn {
@@ -99,6 +102,7 @@ impl Turn {
     /// # Errors
     /// [`Unlearnt`]: then nothing may be forwarded.
     pub fn learn(&mut self, status: StatusCode, headers: &HeaderMap) -> Result<(), Unlearnt> {
+        self.question.heard(status);
         let Some(pin) = question::state(status, headers)? else {
             if self.required {
                 return Err(Unlearnt::Weak);
@@ -156,11 +160,12 @@ impl Turn {
         match self.known.of(self.call, sent.test) {
             // It would write over what is there.
             Some(false) if self.call == Call::Copy && self.guard == Guard::CreateOnly => {
-                Err(Unconditional::Required(Gap::Ignored.word()))
+                Err(Unconditional::Overwrites)
             }
             Some(false) => self.without(Gap::Ignored),
-            None if self.required => Err(Unconditional::Untried),
+            // No probe tries it.
             None if self.known.is_any() => self.without(Gap::Untried),
+            None if self.required => Err(Unconditional::Untried),
             None | Some(true) => Ok(()),
         }
     }
@@ -240,7 +245,11 @@ impl Turn {
         if std::mem::replace(&mut self.slot.past, true) {
             return;
         }
-        tracing::warn!(route = %self.route, object = shown(&self.object), "an object was written past the gateway: a condition that it had to meet does not hold");
+        tracing::warn!(
+            route = &*self.route,
+            object = shown(&self.object),
+            "an object was written past the gateway: a condition that it had to meet does not hold"
+        );
     }
 
     fn take(&mut self, verdict: Verdict) {

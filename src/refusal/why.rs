@@ -120,6 +120,10 @@ impl From<Unconditional> for Why {
             Unconditional::Required(why) => Self::Forbidden(format!(
                 "the route requires that the resource itself refuses late writes (guard_required), and {why}"
             )),
+            Unconditional::Overwrites => Self::Forbidden(
+                "objects of this route are only created (guard = \"create-only\"), and the upstream ignores the condition of a copy, which would write over what is there"
+                    .into(),
+            ),
             Unconditional::Untried => {
                 Self::Unguarded("whether the upstream honours conditions is not known yet".into())
             }

@@ -139,9 +139,6 @@ impl<'a> Claim<'a> {
                     Some(expires),
                 )
             }
-            None if query.iter().any(|(name, _)| is_old(name)) => {
-                return Err("the URL is signed by the older Signature Version 2: sign it with AWS4-HMAC-SHA256 (in boto3, signature_version=\"s3v4\")".into());
-            }
             None => return Err("the request is not signed".into()),
         };
         let fields = credential.zip(signed).zip(signature);

@@ -17,7 +17,7 @@ pub use clients::{Clients, Identity};
 use http::header::{AUTHORIZATION, DATE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use reqsign_aws_v4::{Credential, DefaultCredentialProvider, RequestSigner};
 use sha2::{Digest, Sha256};
@@ -40,6 +40,8 @@ pub struct Signer {
     library: reqsign_core::Signer<Credential>,
     /// There were none when they were last looked for.
     failing: AtomicBool,
+    /// A request that was signed was refused, and none has been answered well since.
+    refused: AtomicBool,
 }
 
 impl Signer {
@@ -56,6 +58,7 @@ impl Signer {
         Self {
             library,
             failing: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -77,9 +80,31 @@ impl Signer {
             Err(_) => "whoever was asked for them did not answer in time".into(),
         };
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(why, "there are no credentials for the object store");
+            tracing::error!(
+                why,
+                "there are no credentials for the object store: they are looked for in environment, profile, single sign-on, web identity, process, container and instance"
+            );
         }
         Err("the gateway has no credentials for the object store: its log says why".into())
+    }
+}
+
+impl Signer {
+    /// Takes the status of an answer to a request that was signed. That a store refuses such is logged, once, until
+    /// it takes one again: a client that is told so would look at its own credentials.
+    pub fn heard(&self, status: StatusCode) {
+        let doubtful = matches!(
+            status,
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        );
+        if status.is_success() {
+            self.refused.store(false, Ordering::Relaxed);
+        } else if doubtful && !self.refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                status = status.as_u16(),
+                "the object store refuses a request that the gateway has signed: if that goes on, look at the gateway's credentials, at what they allow, and at `region`"
+            );
+        }
     }
 }
 
@@ -155,7 +180,10 @@ pub fn check_query(query: &str) -> Result<(), String> {
     for (name, _) in claim::pairs(query)? {
         let begin = name.get(..6);
         let amazons = begin.is_some_and(|begin| begin.eq_ignore_ascii_case("x-amz-"));
-        if amazons && !claim::QUERY.contains(&&*name) || claim::is_old(&name) {
+        if claim::is_old(&name) {
+            return Err("the URL is signed with Signature Version 2: sign it with version 4 (in boto3, signature_version=\"s3v4\")".into());
+        }
+        if amazons && !claim::QUERY.contains(&&*name) {
             return Err(format!("{name} stands in the query: send it as a header"));
         }
     }

@@ -21,7 +21,8 @@ pub enum OpenError {
     #[error(
         "there is no fence store at {}. If there ever was one, start where it is, or mount or restore it: an \
          empty store forgets every fence. Only if there never was one, make it with `fencegate init`. If it is lost: \
-         docs/operations.md, and for object stores whose objects the gateway stamps, `fencegate rebuild`",
+         restore a backup; or, where the gateway signs for an object store, `fencegate init`, and `fencegate rebuild` \
+         before the first `serve`",
         absolute(path)
     )]
     Missing {

@@ -241,10 +241,13 @@ fn a_write_past_the_gateway_is_told_counted_and_learned() {
         assert!(text(&told).contains("guard-conflict"), "{}", text(&told));
         assert_eq!(g.content().as_deref(), Some("past"));
         assert_eq!(g.conflicts(), 1);
-        let object = format!("127.0.0.1:{}{}", g.store.port, g.path);
+        let object = match g.path {
+            "/files/a" => "object=\"127.0.0.1/files/a\"",
+            _ => "object=\"b/a\"",
+        };
         let told = g.gw.log();
         let told = told.lines().find(|line| line.contains("past the gateway"));
-        assert!(told.unwrap().contains(&object), "{told:?}");
+        assert!(told.unwrap().contains(object), "{told:?}");
         g.put(5, "b").answered(200);
         assert_eq!(g.content().as_deref(), Some("b"));
         assert_eq!(g.conflicts(), 1);
@@ -795,6 +798,18 @@ fn what_the_probe_cannot_try_is_not_claimed() {
         "it may be looked at"
     );
     assert_eq!(g.gaps(), 1);
+    // Where it must not go without, it is not to be tried again either.
+    let g = plain("etag", |c| {
+        let c = c
+            .upstream_without("conditions")
+            .upstream("probe", "\"/files/probe\"");
+        c.route("guard_required", "true")
+    });
+    g.put(5, "a").answered(200);
+    let told = g.send("PATCH", g.path, 5, &[], "b");
+    told.refused(403, "forbidden");
+    assert!(text(&told).contains("guard_required"), "{}", text(&told));
+    assert_eq!(g.content().as_deref(), Some("a"));
 }
 
 #[test]

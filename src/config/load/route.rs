@@ -224,10 +224,12 @@ fn upstream(table: &mut Table<'_, '_>, upstreams: &[PlacedUpstream]) -> Option<A
         let found = upstreams.iter().find(|placed| &*placed.name == name);
         if found.is_none() {
             let names: Vec<&str> = upstreams.iter().map(|placed| &*placed.name).collect();
-            v.fault(format!(
-                "\"{name}\" is no upstream: there are {}",
-                names.join(", ")
-            ));
+            let there = if names.is_empty() {
+                format!("there is none: write a table [upstreams.{name}]")
+            } else {
+                format!("there are {}", names.join(", "))
+            };
+            v.fault(format!("\"{name}\" is no upstream: {there}"));
         }
         found.and_then(|placed| placed.upstream.clone())
     })
