@@ -225,11 +225,11 @@ impl Journey {
         let permit = self.sign(&found, &claims, permit, &mut request).await?;
         let ready = self.guard(&found, &claims, permit, &mut request).await?; // 6 a condition for the resource itself
         let (permit, guarded, kept_in) = ready;
+        let others = self.changing(&found);
         let mut response = self
             .send(&found, permit, guarded, request, &claims, tally)
             .await?; // 7 the only way out
-        self.changed(&found);
-        drop((place, kept_in));
+        drop((place, kept_in, others));
         let tunnel = response.body_mut().take_tunnel();
         let came_as = std::mem::replace(response.version_mut(), Version::HTTP_11);
         headers::inbound(response.headers_mut(), came_as);

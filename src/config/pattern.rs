@@ -1,7 +1,9 @@
-//! The `path` of a route: which paths it matches, what it captures, and where two of them meet.
+//! The `path` of a route: which paths it matches, what it captures, and (`meet`) where two of them meet.
 //!
 //! Works on canonical paths only (no escapes but of bytes that are not visible ASCII, no empty or
 //! dot segments, no trailing slash); `route::path` makes them. Knows nothing of requests.
+
+mod meet;
 
 use std::fmt::Write as _;
 
@@ -52,44 +54,6 @@ impl Segment {
                     && text.ends_with(suffix.as_str())
             }
             Self::Rest { .. } => true,
-        }
-    }
-
-    /// Some text that fits; `place` makes it differ from that of other places.
-    fn sample(&self, place: usize) -> String {
-        match self {
-            Self::Literal(literal) => literal.clone(),
-            Self::Capture { prefix, suffix, .. } => format!("{prefix}~{place}~{suffix}"),
-            Self::Rest { .. } => format!("~{place}~"),
-        }
-    }
-
-    /// Some text that fits both, or `None` where there is none.
-    fn meet(&self, other: &Self, place: usize) -> Option<String> {
-        match (self, other) {
-            (Self::Literal(text), segment) | (segment, Self::Literal(text)) => {
-                segment.fits(text).then(|| text.clone())
-            }
-            (
-                Self::Capture {
-                    prefix: p,
-                    suffix: s,
-                    ..
-                },
-                Self::Capture {
-                    prefix: q,
-                    suffix: t,
-                    ..
-                },
-            ) => {
-                let (p, q) = if p.len() < q.len() { (q, p) } else { (p, q) };
-                let (s, t) = if s.len() < t.len() { (t, s) } else { (s, t) };
-                (p.starts_with(q.as_str()) && s.ends_with(t.as_str()))
-                    .then(|| format!("{p}~{place}~{s}"))
-            }
-            (Self::Rest { .. }, segment) | (segment, Self::Rest { .. }) => {
-                Some(segment.sample(place))
-            }
         }
     }
 }
@@ -198,70 +162,6 @@ impl PathPattern {
             .map(|found| Captures(found.params))
     }
 
-    /// Whether some path matches both.
-    #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
-        !self.meetings(0, other, 0).is_empty()
-    }
-
-    /// Paths that both match after the first `skip` segments of this and the first `other_skip` of
-    /// the other are taken off: one of each length, so that what two routes make of them tells
-    /// whether they agree. Empty where they never meet.
-    #[must_use]
-    pub fn meetings(&self, skip: usize, other: &Self, other_skip: usize) -> Vec<String> {
-        let mine = self.segments.get(skip..).unwrap_or_default();
-        let theirs = other.segments.get(other_skip..).unwrap_or_default();
-        let longest = mine.len().max(theirs.len()) + 1;
-        (0..=longest)
-            .filter_map(|length| {
-                let (a, b) = (expand(mine, length)?, expand(theirs, length)?);
-                let met: Option<Vec<String>> = a
-                    .iter()
-                    .zip(&b)
-                    .enumerate()
-                    .map(|(i, (x, y))| x.meet(y, i))
-                    .collect();
-                met.map(|segments| format!("/{}", segments.join("/")))
-            })
-            .collect()
-    }
-
-    /// A path that this pattern matches and that, less its first `skip` segments, lies below `path`;
-    /// `None` where there is none.
-    #[must_use]
-    pub fn path_below(&self, skip: usize, path: &str) -> Option<String> {
-        let (prefix, segments) = self.segments.split_at_checked(skip)?;
-        let above: Vec<&str> = split(path).collect();
-        let longest = segments.len().max(above.len() + 1);
-        (above.len() + 1..=longest).find_map(|length| {
-            let segments = expand(segments, length)?;
-            let (head, tail) = segments.split_at_checked(above.len())?;
-            if !head
-                .iter()
-                .zip(&above)
-                .all(|(segment, text)| segment.fits(text))
-            {
-                return None;
-            }
-            let mut below = String::new();
-            let samples = tail
-                .iter()
-                .enumerate()
-                .map(|(i, segment)| segment.sample(i));
-            let above = above.iter().map(|&text| text.to_owned());
-            for text in prefix
-                .iter()
-                .map(|segment| segment.sample(0))
-                .chain(above)
-                .chain(samples)
-            {
-                below.push('/');
-                below.push_str(&text);
-            }
-            Some(below)
-        })
-    }
-
     /// How many segments `prefix` has, where all that this pattern matches lies at or below it.
     #[must_use]
     pub fn segments_of_prefix(&self, prefix: &str) -> Option<usize> {
@@ -283,20 +183,6 @@ fn name(segment: &Segment) -> Option<&str> {
 
 fn split(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty())
-}
-
-/// The segments with a catch-all written out, `length` in all.
-fn expand(segments: &[Segment], length: usize) -> Option<Vec<Segment>> {
-    let Some((rest @ Segment::Rest { may_be_empty, .. }, head)) = segments.split_last() else {
-        return (segments.len() == length).then(|| segments.to_vec());
-    };
-    let more = length.checked_sub(head.len())?;
-    if more == 0 && !may_be_empty {
-        return None;
-    }
-    let mut all = head.to_vec();
-    all.resize(length, rest.clone());
-    Some(all)
 }
 
 fn spell(segments: &[Segment]) -> String {
@@ -447,6 +333,26 @@ mod tests {
     }
 
     #[test]
+    fn covers_what_it_takes_whole() {
+        for (a, b, expected) in [
+            ("/{*rest}", "/files/{*key}", true),
+            ("/files/{*key}", "/files/{*other}", true),
+            ("/files/{*key}", "/files/{a}/{b}", true),
+            ("/files/{a}", "/files/b", true),
+            ("/files/{a}", "/files/{*key}", false),
+            ("/files/{a}/{*b}", "/files/{*key}", false),
+            ("/~{user}/{*path}", "/{dir}/{*path}", false),
+            ("/{dir}/{*path}", "/~{user}/{*path}", true),
+            ("/a{x}", "/ab{x}", true),
+            ("/ab{x}", "/a{x}", false),
+            ("/files/a", "/files/{b}", false),
+            ("/files/{*key}", "/files", false),
+        ] {
+            assert_eq!(pattern(a).covers(&pattern(b)), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
     fn overlaps_where_a_path_matches_both() {
         let cases = [
             ("/files/{*key}", "/files/a", true),
@@ -515,6 +421,17 @@ mod tests {
             let (a, b) = (pattern(&a), pattern(&b));
             for path in a.meetings(0, &b, 0) {
                 prop_assert!(a.matches(&path).is_some() && b.matches(&path).is_some(), "{}", path);
+            }
+        }
+
+        #[test]
+        fn what_covers_another_matches_all_its_paths(
+            a in any_pattern(), b in any_pattern(), path in "(/[ab]{1,3}){1,5}",
+        ) {
+            let (a, b) = (pattern(&a), pattern(&b));
+            if a.covers(&b) {
+                prop_assert!(b.matches(&path).is_none() || a.matches(&path).is_some(), "{}", path);
+                prop_assert!(a.overlaps(&b) || b.meetings(0, &b, 0).is_empty());
             }
         }
 

@@ -99,8 +99,9 @@ async fn again(pool: &Rc<Pool>, pass: &Pass, turn: &mut Turn, kept: Kept) -> Opt
 async fn has_written(pool: &Rc<Pool>, pass: &Pass, turn: &mut Turn) -> bool {
     let seen = look(pool, pass, turn).await;
     let mine = seen.is_some_and(|(status, headers)| turn.has_written(status, &headers));
-    if !mine {
-        turn.past();
+    // Where a newer holder did not wait for the answer, nobody knows.
+    if !mine && pass.is_current() {
+        turn.is_not_mine();
     }
     mine
 }

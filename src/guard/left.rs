@@ -5,13 +5,17 @@
 //! configuration that it was left by.
 
 use super::pin::{Left, Slot};
-use super::table::Guards;
+use super::table::{Guards, Id};
 use crate::config::Settings;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// All of them.
+/// How large the text may be, about: what is beyond that costs a question.
+const MOST: usize = 16 << 20;
+
+/// All of them, by the digests of their names: those may hold what is secret.
 #[derive(Serialize, Deserialize)]
 struct Leaving {
     /// Under which configuration.
@@ -24,10 +28,13 @@ impl Guards {
     /// object that is being written is left out.
     #[must_use]
     pub fn leave(&self, settings: &Settings) -> Option<String> {
-        let mut objects = Vec::new();
-        self.each(|object, slot| {
-            if let Some(left) = slot.leave() {
-                objects.push((object.to_owned(), left));
+        let (mut objects, mut room) = (Vec::new(), MOST);
+        self.each(|id, slot| {
+            if let Some(left) = slot.leave()
+                && let Some(after) = room.checked_sub(left.size())
+            {
+                room = after;
+                objects.push((hex(&id), left));
             }
         });
         let under = rules(settings);
@@ -46,9 +53,10 @@ impl Guards {
             return 0;
         }
         let objects = leaving.objects.into_iter();
-        let known = objects.filter_map(|(object, left)| Some((object, Slot::of(left)?)));
-        let known = known.map(|(object, slot)| {
-            if let Ok(mut place) = Arc::clone(&self.cell(&object).slot).try_lock_owned() {
+        let known = objects.filter_map(|(id, left)| Some((decoded(&id)?, Slot::of(left)?)));
+        let known = known.map(|(id, slot)| {
+            let cell = self.cell_at(id);
+            if let Ok(mut place) = Arc::clone(&cell.slot).try_lock_owned() {
                 *place = slot;
             }
         });
@@ -59,18 +67,37 @@ impl Guards {
     /// their guard.
     pub fn follow(&self, before: &Settings, next: &Settings) {
         if rules(before) != rules(next) {
-            self.each(|_, slot| slot.forget());
+            self.forget();
         }
     }
 }
 
-/// Names what decides which writes are guarded.
+/// Names what decides which writes are guarded, and then some.
 fn rules(settings: &Settings) -> String {
     let mut digest = Sha256::new();
+    digest.update([u8::from(settings.server.fold_case)]);
     for route in &settings.routes {
         digest.update(format!("{route:?}"));
     }
-    format!("{:x}", digest.finalize())
+    let id: Id = digest.finalize().into();
+    hex(&id)
+}
+
+fn hex(id: &Id) -> String {
+    id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn decoded(text: &str) -> Option<Id> {
+    let mut id = Id::default();
+    let digits = text.as_bytes().chunks(2).zip(&mut id);
+    for (pair, byte) in digits {
+        let pair = std::str::from_utf8(pair).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    (text.len() == 2 * id.len()).then_some(id)
 }
 
 #[cfg(test)]
@@ -115,7 +142,7 @@ mod tests {
         with(&before, "lost", |slot| slot.lost = Some(lost.clone()));
         with(&before, "blank", |_| ());
         let text = before.leave(&rules).unwrap();
-        assert!(!text.contains('\n'));
+        assert!(!text.contains('\n') && !text.contains("there\",{"));
         assert_eq!(after.take_up(&text, &rules), 3);
         with(&after, "there", |slot| {
             assert_eq!(*slot.pin(HOLDER), at("\"b\""));
@@ -147,18 +174,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_is_bounded() {
+        let (guards, rules) = (Guards::default(), settings("etag"));
+        let long = format!("\"{}\"", "e".repeat(250));
+        for number in 0..80_000 {
+            with(&guards, &number.to_string(), |slot| {
+                slot.learned(at(&long), HOLDER);
+            });
+        }
+        let text = guards.leave(&rules).unwrap();
+        assert!(text.len() < MOST + MOST / 8, "{}", text.len());
+        assert!(Guards::default().take_up(&text, &rules) > 10_000);
+    }
+
+    #[test]
     fn other_rules_forget_pins_and_the_same_ones_do_not() {
         let guards = Guards::default();
         with(&guards, "a", |slot| {
             slot.learned(Pin::Absent, HOLDER);
         });
         guards.follow(&settings("etag"), &settings("etag"));
-        with(&guards, "a", |slot| {
-            assert_eq!(*slot.pin(HOLDER), Pin::Absent);
-        });
+        assert!(guards.leave(&settings("none")).unwrap().contains("false"));
+        // One that is being written is forgotten when it was.
+        let written = guards.cell("b");
+        let mut slot = written.slot.try_lock().unwrap();
         guards.follow(&settings("etag"), &settings("none"));
-        with(&guards, "a", |slot| {
-            assert_eq!(*slot.pin(HOLDER), Pin::Unknown);
-        });
+        slot.moved(at("\"b\""), HOLDER);
+        drop(slot);
+        let mut known = 0;
+        guards.each(|_, slot| known += u32::from(*slot.pin(HOLDER) != Pin::Unknown));
+        assert_eq!(known, 0);
     }
 }

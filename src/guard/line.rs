@@ -111,6 +111,7 @@ impl Guards {
             question,
             weak: false,
             open: false,
+            odd: false,
             report: Vec::new(),
             route: Arc::clone(&route.name),
             object,
@@ -128,7 +129,7 @@ impl Guards {
             Ok(mut slot) => slot.gap(Gap::Unconditional),
             Err(_) => Some(Gap::Unconditional),
         };
-        say(&route.name, &object, counted, gap);
+        say((&*route.name, route.upstream.kind), &object, counted, gap);
     }
 
     /// Who signs the question, where requests of this route are signed.

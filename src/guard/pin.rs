@@ -136,7 +136,12 @@ impl Slot {
         if self.token > Some(token) {
             return None;
         }
-        let same = self.pin == pin;
+        // What was forgotten in between may be as it was.
+        let last = |etag: &ETag| self.had.last() == Some(&etag.fingerprint());
+        let same = match (&self.pin, &pin) {
+            (Pin::Unknown, Pin::At(etag)) => last(etag),
+            (before, now) => before == now,
+        };
         let gap = if same { None } else { self.remember(&pin) };
         (self.pin, self.token) = (pin, Some(token));
         gap
@@ -218,7 +223,9 @@ impl Slot {
     fn remember(&mut self, pin: &Pin) -> Option<Gap> {
         let Pin::At(etag) = pin else { return None };
         let print = etag.fingerprint();
-        if self.had.contains(&print) {
+        if let Some(at) = self.had.iter().position(|had| *had == print) {
+            self.had.remove(at);
+            self.had.push(print);
             return self.gap(Gap::Repeats);
         }
         if self.had.len() >= REMEMBERED {
@@ -238,6 +245,15 @@ pub(super) struct Left {
     etag: Option<String>,
     had: Vec<u64>,
     lost: Option<LeftLost>,
+}
+
+impl Left {
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        let etag = self.etag.as_ref().map_or(0, String::len);
+        let lost = if self.lost.is_some() { 200 } else { 0 };
+        160 + etag + 21 * self.had.len() + lost
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -298,6 +314,8 @@ mod tests {
         assert_eq!(slot.pin(NEW), &at("\"b\""), "a late look of the old one's");
         slot.forget();
         assert_eq!(slot.pin(NEW), &Pin::Unknown);
+        assert_eq!(slot.learned(at("\"b\""), NEW), None, "it is as it was");
+        assert_eq!(slot.learned(at("\"a\""), NEW), Some(Gap::Repeats));
         assert!(!slot.is_blank() && Slot::default().is_blank());
     }
 

@@ -1,4 +1,5 @@
-//! The objects in memory. One that leaves it costs a question when it is written again.
+//! The objects in memory, by the digests of their names: clients choose how long those are. One that leaves it costs a
+//! question when it is written again.
 
 use super::honours::{Honours, Known};
 use super::pin::Slot;
@@ -7,13 +8,16 @@ use crate::config::{Conditions, Kind, Upstream};
 use crate::sign::Signer;
 use http::HeaderValue;
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uuid::Uuid;
 
 const SHARDS: usize = 64;
+/// An object's name, digested.
+pub(super) type Id = [u8; 32];
+
 /// How many objects a shard keeps, those apart that are being written. Beyond that, those leave first that were not
 /// written of late.
 const CROWDED: usize = 2048;
@@ -31,8 +35,7 @@ pub(super) struct Cell {
 
 /// What is believed of all objects, for all serving threads and over every configuration.
 pub struct Guards {
-    shards: [Mutex<HashMap<Box<str>, Arc<Cell>>>; SHARDS],
-    hasher: RandomState,
+    shards: [Mutex<HashMap<Id, Arc<Cell>>>; SHARDS],
     /// For each region, who signs the gateway's own requests there.
     signers: Mutex<HashMap<Box<str>, Arc<Signer>>>,
     /// For each upstream, what is known of the conditions that it honours.
@@ -45,7 +48,6 @@ impl Default for Guards {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            hasher: RandomState::new(),
             signers: Mutex::default(),
             honours: Mutex::default(),
             id: Uuid::new_v4(),
@@ -117,8 +119,13 @@ impl Guards {
 
     /// An object: the one in memory, or one of which nothing is believed.
     pub(super) fn cell(&self, object: &str) -> Arc<Cell> {
-        let mut cells = self.shard(object).lock();
-        if let Some(cell) = cells.get(object) {
+        self.cell_at(Sha256::digest(object).into())
+    }
+
+    /// The same, by its digest.
+    pub(super) fn cell_at(&self, id: Id) -> Arc<Cell> {
+        let mut cells = self.shard(id).lock();
+        if let Some(cell) = cells.get(&id) {
             cell.touched.store(true, Ordering::Relaxed);
             return Arc::clone(cell);
         }
@@ -127,37 +134,46 @@ impl Guards {
                 .retain(|_, cell| cell.touched.load(Ordering::Relaxed) || !is_free(cell, |_| true));
         }
         if cells.len() >= CROWDED {
-            cells.retain(|_, cell| !is_free(cell, |_| true));
+            // Half of them will do.
+            let mut stay = CROWDED / 2;
+            cells.retain(|_, cell| {
+                stay = stay.saturating_sub(1);
+                stay > 0 || !is_free(cell, |_| true)
+            });
         }
         let cell = Arc::new(Cell {
             touched: AtomicBool::new(true),
             ..Cell::default()
         });
-        cells.insert(object.into(), Arc::clone(&cell));
+        cells.insert(id, Arc::clone(&cell));
         cell
     }
 
-    /// Does something with each object that nobody writes.
-    pub(super) fn each(&self, mut does: impl FnMut(&str, &mut Slot)) {
+    /// Shows each object that nobody writes.
+    pub(super) fn each(&self, mut does: impl FnMut(Id, &Slot)) {
         for shard in &self.shards {
-            for (object, cell) in &*shard.lock() {
+            for (id, cell) in &*shard.lock() {
                 if let Ok(mut slot) = cell.slot.try_lock() {
                     if cell.changed.swap(false, Ordering::AcqRel) {
                         slot.forget();
                     }
-                    does(object, &mut slot);
+                    does(*id, &slot);
                 }
             }
         }
     }
 
-    fn shard(&self, object: &str) -> &Mutex<HashMap<Box<str>, Arc<Cell>>> {
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "only the low bits are used"
-        )]
-        let hash = self.hasher.hash_one(object) as usize;
-        &self.shards[hash % SHARDS]
+    /// Forgets what is believed of all objects, of those too that are being written, once they are.
+    pub(super) fn forget(&self) {
+        for shard in &self.shards {
+            for cell in shard.lock().values() {
+                cell.changed.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    fn shard(&self, id: Id) -> &Mutex<HashMap<Id, Arc<Cell>>> {
+        &self.shards[usize::from(id[0]) % SHARDS]
     }
 }
 

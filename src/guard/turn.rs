@@ -48,6 +48,8 @@ pub struct Turn {
     pub(super) weak: bool,
     /// It may have reached the resource, and nothing says what became of it.
     pub(super) open: bool,
+    /// The resource is not as it should be, which a lost write of this holder's may be why of.
+    pub(super) odd: bool,
     /// What came of a body that reports a result.
     pub(super) report: Vec<u8>,
     pub(super) route: Arc<str>,
@@ -56,12 +58,17 @@ pub struct Turn {
     pub(super) counted: Arc<RouteMetrics>,
 }
 
-pub(super) fn say(route: &str, object: &str, counted: &RouteMetrics, gap: Option<Gap>) {
+pub(super) fn say(
+    (route, kind): (&str, Kind),
+    object: &str,
+    counted: &RouteMetrics,
+    gap: Option<Gap>,
+) {
     if let Some(gap) = gap {
         counted.guard_gaps.inc();
         tracing::warn!(
             route,
-            object = shown(object),
+            object = shown(object, kind),
             why = gap.word(),
             "the guard does not close the window for an object: it is drained, not guarded"
         );
@@ -69,9 +76,12 @@ pub(super) fn say(route: &str, object: &str, counted: &RouteMetrics, gap: Option
 }
 
 /// An object's name as it is logged: less the upstream's, and less a query, which may hold a secret.
-fn shown(object: &str) -> &str {
+fn shown(object: &str, kind: Kind) -> &str {
     let (_, name) = object.split_once('/').unwrap_or(("", object));
-    name.split('?').next().unwrap_or_default()
+    match kind {
+        Kind::S3 => name,
+        Kind::Http => name.split('?').next().unwrap_or_default(),
+    }
 }
 
 impl Turn {
@@ -239,22 +249,31 @@ impl Turn {
         status == StatusCode::OK && self.lost().is_some_and(|lost| size(lost) && same(lost))
     }
 
+    /// No lost write of this holder's is why the resource is not as it should be, if it is not.
+    pub fn is_not_mine(&mut self) {
+        if std::mem::take(&mut self.odd) {
+            self.past();
+        }
+    }
+
     /// Counts that somebody wrote past the gateway.
-    pub fn past(&mut self) {
+    fn past(&mut self) {
         self.counted.guard_conflicts.inc();
         if std::mem::replace(&mut self.slot.past, true) {
             return;
         }
         tracing::warn!(
             route = &*self.route,
-            object = shown(&self.object),
+            object = shown(&self.object, self.upstream.kind),
             "an object was written past the gateway: a condition that it had to meet does not hold"
         );
     }
 
     fn take(&mut self, verdict: Verdict) {
         // Where it may have been this holder, whoever owns the turn finds out, and says so.
-        if verdict.past && !self.may_have_written() {
+        if verdict.past && self.may_have_written() {
+            self.odd = true;
+        } else if verdict.past {
             self.past();
         }
         match verdict.pin {
@@ -295,7 +314,8 @@ impl Turn {
     }
 
     fn say(&self, gap: Option<Gap>) {
-        say(&self.route, &self.object, &self.counted, gap);
+        let on = (&*self.route, self.upstream.kind);
+        say(on, &self.object, &self.counted, gap);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::admit::{Outcome, Pass};
 use crate::clock;
 use crate::fence::Token;
 use crate::forward::{ANSWER, Guarded, Kept, Outgoing, Place, Ungathered};
-use crate::guard::{Setting, Turn, Unlearnt};
+use crate::guard::{Guards, Setting, Turn, Unlearnt};
+use crate::record::RouteMetrics;
 use crate::refusal::{Refusal, Why};
 use crate::route::{Class, Effect, Match};
 use bytes::Bytes;
@@ -68,6 +69,27 @@ impl Drop for Unbegun {
     }
 }
 
+/// Objects that a request changes beside its own.
+pub(super) struct Changing<'a> {
+    guards: &'a Guards,
+    counted: &'a RouteMetrics,
+    found: &'a Match<'a>,
+}
+
+impl Changing<'_> {
+    fn note(&self) {
+        for other in &self.found.others {
+            self.guards.changed(self.found.route, other, self.counted);
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
 impl Journey {
     /// Gives a write the condition of its route's guard. Where the gateway has to ask for the object's state, it
     /// does so first; a read that raises learns it, so that the write after it names what was read.
@@ -81,7 +103,6 @@ impl Journey {
         permit: Permit,
         request: &mut Outgoing,
     ) -> Result<Ready<'a>, Refusal> {
-        self.changed(found);
         if found.object.is_none() {
             return Ok((permit, None, None));
         }
@@ -106,12 +127,16 @@ impl Journey {
         }
     }
 
-    /// Notes that the objects which the request changes beside its own may be others by now.
-    pub(super) fn changed(&self, found: &Match<'_>) {
-        let counted = &self.shared.counted[found.route.index];
-        for other in &found.others {
-            self.shared.guards.changed(found.route, other, counted);
-        }
+    /// Notes that the objects which the request changes beside its own are others from here on, and again when that
+    /// is dropped, whatever became of the request.
+    pub(super) fn changing<'a>(&'a self, found: &'a Match<'a>) -> Changing<'a> {
+        let changing = Changing {
+            guards: &self.shared.guards,
+            counted: &self.shared.counted[found.route.index],
+            found,
+        };
+        changing.note();
+        changing
     }
 
     async fn prepared<'a>(

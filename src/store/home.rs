@@ -239,6 +239,13 @@ impl Home {
         self.replace(LEFT, &fields)
     }
 
+    /// Removes what was left, and what was begun: for the room that it takes.
+    pub(super) fn make_room(&self) {
+        for name in ["left.new", "clean.new", "state.new", LEFT] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
+    }
+
     /// Begins a run: the marker and what was left with it are gone, and the new state is on disk when this returns.
     pub(super) fn begin(&self, state: State) -> Result<(), OpenError> {
         for name in [CLEAN, LEFT] {
@@ -250,6 +257,7 @@ impl Home {
                 _ => {}
             }
         }
+        let _ = fs::remove_file(self.path.join("left.new")); // begun, and cut off
         // Its rename is synced with the folder, and the removals with it.
         self.write_state(state)
     }
@@ -325,7 +333,11 @@ impl Home {
             fs::rename(&new, self.path.join(name))?;
             sync_folder(&self.path)
         };
-        write().map_err(|e| OpenError::io(&self.path, format!("writing {name}"), &e))
+        write().map_err(|e| {
+            // Half of it takes up room, and is of no use.
+            let _ = fs::remove_file(&new);
+            OpenError::io(&self.path, format!("writing {name}"), &e)
+        })
     }
 }
 

@@ -152,14 +152,14 @@ impl Keeper {
         let noted = noted.and_then(|()| self.ledger.note(entry));
         noted.map_err(|e| down("writing the ledger", e.to_string()))?;
         if clean {
-            // Before the marker: it counts beside that only. The next run can do without it.
+            self.home
+                .leave_clean(self.run)
+                .map_err(|e| Error::Down(e.to_string().into()))?;
+            // After the marker, to which it must not take the room: the next run can do without it.
             let left = leaving.map(|text| self.home.leave(self.run, text));
             if left.is_some_and(|left| left.is_err()) {
                 self.observer.failed("close");
             }
-            self.home
-                .leave_clean(self.run)
-                .map_err(|e| Error::Down(e.to_string().into()))?;
         }
         Ok(())
     }

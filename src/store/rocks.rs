@@ -95,12 +95,15 @@ impl RocksStore {
         observer: Arc<dyn Observer>,
     ) -> Result<(Self, Handover), OpenError> {
         let (home, state, mut ledger) = enter(path)?;
-        home.probe(1)?;
+        let clean = home.is_clean(state.run);
+        let left = clean.then(|| home.left(state.run)).flatten();
+        if home.probe(1).is_err() {
+            home.make_room();
+            home.probe(1)?;
+        }
         let engine = Engine::new(path, home.db(), &home.store, cache_bytes);
         let (db, contents) = engine.open(ledger.entry.batch)?;
 
-        let clean = home.is_clean(state.run);
-        let left = clean.then(|| home.left(state.run)).flatten();
         let before = if clean {
             InForce::default()
         } else {
@@ -187,11 +190,11 @@ impl RocksStore {
         self.end(clean, None)
     }
 
-    /// Ends the run clean, as [`RocksStore::close`] does, and leaves a text without a line end for the next one, that
-    /// it can do without: it is on disk before the marker.
+    /// Ends the run clean, as [`RocksStore::close`] does, and leaves a text without a line end for the next one,
+    /// that it can do without: on disk when this returns, if there is room.
     ///
     /// # Errors
-    /// As [`RocksStore::close`]. Where it is only the text that cannot be left, nobody hears but the observer.
+    /// As [`RocksStore::close`]. Where it is only the text that cannot be left, nobody but the observer hears of it.
     pub fn close_leaving(&self, text: String) -> Result<(), Error> {
         self.end(true, Some(text))
     }

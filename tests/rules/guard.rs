@@ -3,6 +3,7 @@
 use crate::support::resource::{Resource, Validator};
 use crate::support::{Client, Config, Gateway, Response, wait_until};
 use crate::world::pause;
+use rustix::process::{Signal, kill_process};
 use std::io::Read;
 use std::thread::{self, JoinHandle};
 
@@ -880,4 +881,60 @@ fn what_was_known_under_other_rules_is_asked_for_again() {
         g.put(5, body).answered(200);
     }
     assert_eq!((g.conflicts(), g.questions()), (0, 2));
+}
+
+#[test]
+fn a_reload_to_other_rules_forgets_what_was_known() {
+    let g = plain("etag", |c| {
+        c.server("workers", "1").route("disclose_fence", "false")
+    });
+    g.put(5, "a").answered(200);
+    let rules = [
+        "guard = \"etag\"\ndisclose_fence = false",
+        "guard = \"none\"\ndisclose_fence = true",
+    ];
+    for (from, to, body) in [(0, 1, "b"), (1, 0, "c")] {
+        for (from, to) in rules[from].lines().zip(rules[to].lines()) {
+            g.gw.edit(from, to);
+        }
+        kill_process(g.gw.pid(), Signal::HUP).unwrap();
+        let discloses = || text(&g.put(4, "stale")).contains("\"fence\"");
+        wait_until("the reload", || discloses() == (to == 1));
+        g.put(5, body).answered(200);
+    }
+    assert_eq!((g.conflicts(), g.questions(), g.gaps()), (0, 2, 0));
+}
+
+#[test]
+fn a_reload_that_changes_nothing_of_an_object_is_no_alarm() {
+    let g = plain("etag", |c| {
+        c.server("workers", "1").route("disclose_fence", "false")
+    });
+    g.put(5, "a").answered(200);
+    g.gw.edit("disclose_fence = false", "disclose_fence = true");
+    kill_process(g.gw.pid(), Signal::HUP).unwrap();
+    wait_until("the reload", || {
+        text(&g.put(4, "stale")).contains("\"fence\"")
+    });
+    g.put(5, "b").answered(200);
+    assert_eq!((g.conflicts(), g.gaps(), g.questions()), (0, 0, 2));
+}
+
+#[test]
+fn a_clients_condition_that_fails_after_a_lost_write_is_no_alarm() {
+    let g = plain("etag", |c| c);
+    g.put(5, "a").answered(200);
+    g.store.behaves(|m| {
+        m.lost.insert("lost".into());
+    });
+    let with = |tag: &str, body: &str| {
+        let headers = [("X-Tag", tag), ("If-Match", "\"none of ours\"")];
+        g.send("PUT", g.path, 5, &headers, body)
+    };
+    g.send("PUT", g.path, 5, &[("X-Tag", "lost")], "bb")
+        .refused(502, "outcome-unknown");
+    for _ in 0..2 {
+        with("own", "ccc").answered(412);
+    }
+    assert_eq!(g.conflicts(), 0);
 }

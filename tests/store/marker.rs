@@ -237,3 +237,21 @@ fn what_a_clean_stop_leaves_counts_once_and_beside_its_marker() {
     }
     assert_eq!(left(&kept).as_deref(), Some("known {\"a\": 1}"));
 }
+
+#[test]
+fn what_cannot_be_left_costs_no_clean_marker_and_no_start() {
+    let (_folder, path) = made();
+    let store = open(&path);
+    raise(&store, "a", 5).unwrap();
+    fs::create_dir(path.join("left.new")).unwrap();
+    store.close_leaving("known".into()).unwrap();
+    let (store, handover) = try_open(&path).unwrap();
+    assert!(handover.clean);
+    assert_eq!((store.take_left(), stored(&store, "a")), (None, Some(5)));
+    drop(store);
+    // What a stop had begun when it was cut off does not stay.
+    fs::remove_dir(path.join("left.new")).unwrap();
+    fs::write(path.join("left.new"), "half").unwrap();
+    drop(open(&path));
+    assert!(!path.join("left.new").exists());
+}

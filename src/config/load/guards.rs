@@ -3,7 +3,7 @@
 //! Works on routes that are right each by itself.
 
 use super::route::Placed;
-use super::rules::{before, skipped};
+use super::rules::{skipped, takes_host};
 use crate::config::file::{Source, Table};
 use crate::config::settings::{Conditions, Guard, Missing, Mode, Route};
 use crate::config::template::Part;
@@ -114,13 +114,11 @@ fn hole(routes: &[Placed], at: usize) -> Option<Arc<str>> {
     }
     let beside = |(other_at, placed): (usize, &Placed)| {
         let other = &*placed.route;
+        let (skip, other_skip) = (skipped(own), skipped(other));
+        let meet = !own.path.meetings(skip, &other.path, other_skip).is_empty();
         let earlier = routes.get(..other_at).unwrap_or_default();
-        let reached = |path: &String| {
-            let path = before(other, path);
-            !earlier.iter().any(|it| takes(&it.route, other, &path))
-        };
-        let meet = own.path.meetings(skipped(own), &other.path, skipped(other));
-        let round = other_at != at && goes_round(own, other) && meet.iter().any(reached);
+        let taken = || earlier.iter().any(|it| takes(&it.route, own, other));
+        let round = other_at != at && goes_round(own, other) && meet && !taken();
         round.then(|| Arc::clone(&other.name))
     };
     routes.iter().enumerate().find_map(beside)
@@ -130,12 +128,15 @@ fn hole(routes: &[Placed], at: usize) -> Option<Arc<str>> {
 fn goes_round(own: &Route, other: &Route) -> bool {
     let mut methods = other.methods.iter().flatten();
     let writes = other.methods.is_none() || methods.any(|m| other.is_write(m));
-    let guarded = other.guard == own.guard && other.mode == Mode::Enforce;
+    let guarded = other.guard == own.guard
+        && other.mode == Mode::Enforce
+        && other.missing != Missing::Allow
+        && (other.guard_required || !own.guard_required);
     writes && !guarded && own.upstream.authority == other.upstream.authority
 }
 
-/// Whether a route that stands before another takes all its writes to a path.
-fn takes(earlier: &Route, other: &Route, path: &str) -> bool {
+/// Whether a route that stands before another takes all its writes to the paths that it has in common with `own`.
+fn takes(earlier: &Route, own: &Route, other: &Route) -> bool {
     let methods = match (&earlier.methods, &other.methods) {
         (None, _) => true,
         (Some(_), None) => false,
@@ -144,6 +145,7 @@ fn takes(earlier: &Route, other: &Route, path: &str) -> bool {
             writes.all(|method| taken.contains(method))
         }
     };
-    let host = earlier.host.is_none() || earlier.host == other.host;
-    methods && host && earlier.path.matches(path).is_some()
+    let same_path = own.strip_prefix == other.strip_prefix;
+    let path = earlier.path.covers(&other.path) || same_path && earlier.path.covers(&own.path);
+    methods && takes_host(earlier, other) && path
 }

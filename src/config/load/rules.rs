@@ -215,15 +215,20 @@ fn shadow(source: &Source<'_>, earlier: &Placed, later: &Placed) {
         (Some(_), None) => false,
         (Some(taken), Some(wanted)) => wanted.iter().all(|method| taken.contains(method)),
     };
-    let takes_host = a.host.is_none() || a.host == b.host;
-    let samples = b.path.meetings(0, &b.path, 0);
-    if takes_methods && takes_host && samples.iter().all(|path| a.path.matches(path).is_some()) {
+    if takes_methods && takes_host(a, b) && a.path.covers(&b.path) {
         source.warn(
             later.line,
             &key_of(later),
             format!("is never reached: route {} stands before it and takes all its requests; put this one first", a.name),
         );
     }
+}
+
+/// Whether a route takes requests by whatever host another one takes them.
+pub(super) fn takes_host(a: &Route, b: &Route) -> bool {
+    let named = a.host.is_none() || a.host == b.host;
+    // The hosts below that one name buckets.
+    named && (!b.upstream.virtual_hosts || a.upstream.virtual_hosts && a.host == b.host)
 }
 
 /// Tokens of one namespace are compared with each other: they must be of one kind.
@@ -303,7 +308,7 @@ pub(super) fn skipped(route: &Route) -> usize {
 }
 
 /// The client's path for what the upstream gets.
-pub(super) fn before(route: &Route, path: &str) -> String {
+fn before(route: &Route, path: &str) -> String {
     let prefix: String = route
         .path
         .as_str()

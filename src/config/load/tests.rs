@@ -885,6 +885,55 @@ fn a_guard_is_as_strong_as_what_its_upstream_and_the_routes_beside_it_let() {
     );
 }
 
+#[test]
+fn a_route_that_goes_round_a_guard_is_found_behind_what_takes_a_part() {
+    let own = |more: &str| {
+        let keys = format!("{ETAG}\nmethods = [\"PUT\"]\n{more}");
+        route("own", "/files/{*key}", &keys)
+    };
+    let plain = "resource = \"files/{key}\"";
+    let rest = |keys: &str| route("rest", "/files/{*key}", keys);
+    let part = |name: &str, path: &str, key: &str| route(name, path, &ETAG.replace("{key}", key));
+    for (own, between, rest) in [
+        // By depth: what is deeper is left.
+        (
+            own(""),
+            part("one", "/files/{a}", "{a}") + &part("two", "/files/{a}/{b}", "{a}/{b}"),
+            rest(plain),
+        ),
+        // By the beginning of a name.
+        (
+            own(""),
+            part("users", "/files/~{a}/{*b}", "~{a}/{b}"),
+            rest(plain),
+        ),
+        // It has a guard, but not for all that it forwards.
+        (
+            own(""),
+            String::new(),
+            rest(&format!("{ETAG}\nmissing = \"allow\"")),
+        ),
+        (own("guard_required = true"), String::new(), rest(ETAG)),
+    ] {
+        let text = guarded(TRUSTED, &[own, between, rest]);
+        let found = match crate::config::load(&text) {
+            Ok(loaded) => {
+                let own = &loaded.settings.routes[0];
+                assert_eq!(own.strength(true), Strength::Drained, "{text}");
+                lines(&loaded.warnings)
+            }
+            Err(faults) => lines(&faults),
+        };
+        assert!(
+            found.contains("route rest too, without this guard"),
+            "{text}{found}"
+        );
+    }
+    let required = format!("{ETAG}\nguard_required = true");
+    let same = guarded(TRUSTED, &[own("guard_required = true"), rest(&required)]);
+    assert_eq!(strength_of_first(&same).0, Strength::Guarded);
+}
+
 fn strength_of_first(text: &str) -> (Strength, String) {
     let loaded = loaded(text);
     let strength = loaded.settings.routes[0].strength(true);
