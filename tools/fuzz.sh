@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The fuzz targets of fuzz/: `head`, `path`, `token` and `config`.
+# The fuzz targets of fuzz/: `head`, `path`, `token`, `config` and `signature`.
 #
 #     tools/fuzz.sh lint                           their format and lints
 #     tools/fuzz.sh test                           their properties, over the corpus alone
@@ -33,7 +33,7 @@ cargo_with_counters() {
 run() {
   local seconds="$1" seed="${2:-0}" names=("${@:3}") name found
   if [ ${#names[@]} = 0 ]; then
-    names=(head path token config)
+    names=(head path token config signature)
   fi
   scratch="$(mktemp -d)"
   trap 'rm -rf "$scratch"' EXIT

@@ -1,5 +1,6 @@
 //! What the fuzz targets check, over the parts of the product that read what a client or a config's
-//! author wrote: `config`, `fence`, `route`, `extract` and the headers that go upstream.
+//! author wrote: `config`, `fence`, `route`, `extract`, the headers that go upstream, and the signatures
+//! and signed bodies in `sign`.
 //!
 //! Those are taken in as files, not as the library: it has the store in it, and to compile that with
 //! the fuzzer's counters would take longer than the run. They stand at the root as they do there, so
@@ -19,6 +20,9 @@ pub mod fence;
 pub mod headers;
 #[path = "../../src/route/mod.rs"]
 pub mod route;
+pub mod sign;
+#[path = "../../src/stamp.rs"]
+pub mod stamp;
 
 pub mod models;
 pub mod targets;

@@ -59,3 +59,8 @@ fn tokens() {
 fn configs() {
     check("config", targets::config::check);
 }
+
+#[test]
+fn signatures() {
+    check("signature", targets::signature::check);
+}

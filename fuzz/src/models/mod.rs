@@ -2,13 +2,16 @@
 //! never with its help.
 //!
 //! `nginx`, `httpd`, `plain` and `lenient` say which file a path names, `token` what a token is worth,
-//! `names` which headers and parameters a server may take for one another.
+//! `names` which headers and parameters a server may take for one another, `signature` and `chunks` what
+//! of a request and of its body is signed.
 
+pub mod chunks;
 pub mod httpd;
 pub mod lenient;
 pub mod names;
 pub mod nginx;
 pub mod plain;
+pub mod signature;
 pub mod token;
 
 /// A file, as the names on the way to it from the root. A folder and a file of one name are one.

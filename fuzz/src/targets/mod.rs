@@ -5,4 +5,5 @@
 pub mod config;
 pub mod head;
 pub mod path;
+pub mod signature;
 pub mod token;

@@ -6,7 +6,7 @@
 //! fences lies below what it deletes or moves.
 
 mod keys;
-mod request;
+pub(super) mod request;
 mod token;
 mod upstream;
 
