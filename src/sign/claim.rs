@@ -312,7 +312,16 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     first.to_str().ok().filter(|_| alone)
 }
 
+/// A time as `20130524T000000Z`, and in no other spelling.
 fn moment(date: &str) -> Option<SystemTime> {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    if date.len() != 16 || !date.bytes().enumerate().all(fits) {
+        return None;
+    }
     let date = DateTime::strptime("%Y%m%dT%H%M%SZ", date).ok()?;
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().into())
 }

@@ -322,19 +322,18 @@ fn pairs(query: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs
 }
 
-/// Seconds since 1970 of a time such as `20130524T000000Z`; a leap second is the one before it. Other spellings
-/// are borne, with blanks before a number or fewer digits: they are signed as they stand.
+/// Seconds since 1970 of a time such as `20130524T000000Z`; a leap second is the one before it.
 fn seconds(date: &str) -> Option<i64> {
-    let mut rest = date.strip_prefix('+').unwrap_or(date);
-    let mut number = |most: usize, end: &str| {
-        let text = rest.trim_ascii_start();
-        let digits = text.bytes().take(most).take_while(u8::is_ascii_digit);
-        let (digits, after) = text.split_at(digits.count());
-        rest = after.strip_prefix(end)?;
-        digits.parse::<i64>().ok()
-    };
-    let (year, month, day) = (number(4, "")?, number(2, "")?, number(2, "T")?);
-    let (hour, minute, second) = (number(2, "")?, number(2, "")?, number(2, "Z")?);
+    let (day_of, time) = date.strip_suffix('Z')?.split_once('T')?;
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if day_of.len() != 8 || time.len() != 6 || !digits(day_of) || !digits(time) {
+        return None;
+    }
+    let number = |text: &str| text.parse::<i64>().ok();
+    let year = number(&day_of[..4])?;
+    let (month, day) = (number(&day_of[4..6])?, number(&day_of[6..])?);
+    let hour = number(&time[..2])?;
+    let (minute, second) = (number(&time[2..4])?, number(&time[4..])?);
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = |month: i64| match month {
         2 => 28 + i64::from(leap),
@@ -342,7 +341,7 @@ fn seconds(date: &str) -> Option<i64> {
         _ => 31,
     };
     let a_day = (1..=12).contains(&month) && (1..=length(month)).contains(&day);
-    if !a_day || hour > 23 || minute > 59 || second > 60 || !rest.is_empty() {
+    if !a_day || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     let leaps = |years: i64| years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);
