@@ -6,7 +6,7 @@ mod error;
 mod plan;
 pub mod probing;
 pub mod rebuild;
-mod records;
+pub mod records;
 mod reload;
 
 pub use encryption::Encryption;
@@ -117,6 +117,7 @@ impl Gateway {
             tracing::debug!(objects, "the last run has left what is known of objects");
         }
         let store = Arc::new(store);
+        let events = records::events(&settings, &metrics)?;
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);
@@ -127,7 +128,7 @@ impl Gateway {
             metrics,
             guards,
             &encryption,
-            recorders,
+            (recorders, events),
         );
         probing::count(&plan.shared);
         Ok(Self {
@@ -220,6 +221,7 @@ impl Gateway {
         let state = admin::State {
             store: Arc::clone(&self.store) as _,
             metrics: Arc::clone(&first.metrics),
+            events: Arc::clone(&first.events),
             raises_wait_until: first.gates.tenure().until(),
             stopping: stop.soft(),
         };

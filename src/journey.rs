@@ -12,6 +12,7 @@ mod permit;
 mod reply;
 mod signed;
 mod tally;
+mod witness;
 mod worker;
 
 pub use client::Client;
@@ -20,6 +21,7 @@ pub use worker::Worker;
 
 use crate::admit::{Gates, Policy};
 use crate::config::{Kind, Route, Settings, SettledAt, TokenPlace};
+use crate::event::Events;
 use crate::forward::headers::{self, Peer};
 use crate::forward::{Download, Guarded, Outgoing, Upstreams};
 use crate::guard::{Guards, Honours};
@@ -42,6 +44,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tally::Tally;
+use witness::Witness;
 
 /// Each route's policy, as one serving thread has them.
 type Policies = Rc<[Arc<Policy>]>;
@@ -66,6 +69,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// Who is told of each request.
     pub recorders: Recorders,
+    /// Where that goes which somebody on call should hear of.
+    pub events: Arc<Events>,
     /// For each upstream, how it is spoken to where that is over TLS.
     pub upstream_tls: Vec<Option<Arc<Tls>>>,
     /// For each upstream, whether it can be reached.
@@ -157,6 +162,7 @@ impl Journey {
             .then(|| note::begin(recorders, client, &request));
         // The HTTP library takes the body of an answer to HEAD off in HTTP/1.1 alone.
         let bodiless = *request.method() == Method::HEAD && request.version() == Version::HTTP_2;
+        let witness = Witness::of(request.headers());
         let request = self.upstreams.outgoing(request);
         let client = Rc::clone(client);
         async move {
@@ -166,12 +172,16 @@ impl Journey {
                 Ok(response) => response.map(Either::Left),
                 Err(refusal) => {
                     tally.decision = refusal.why.decision();
+                    tally.seen.ends(&refusal.why);
                     let base = &self.shared.settings.server.problem_base;
                     let response = refusal.response(base, tally.dialect);
                     let kept = |body| if bodiless { Full::default() } else { body };
                     response.map(|body| Either::Right(kept(body)))
                 }
             };
+            if let Some(sighting) = witness.tells(&client, &mut tally) {
+                self.shared.events.saw(sighting);
+            }
             // With a success the upstream may read on while it answers.
             if !response.status().is_success() && rest.ends_connection() {
                 let headers = response.headers_mut();
@@ -207,6 +217,7 @@ impl Journey {
             tally.is_on(found.route, &self.shared.counted[found.route.index]);
         }
         let head = &mut request.head;
+        tally.seen.on(&found);
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
         let who = Who::of(client, proven.as_ref());
@@ -217,6 +228,7 @@ impl Journey {
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
+        tally.seen.token = claims.own;
         note::claimed(tally, &claims);
         let permit = self
             .admit(&found, &claims, client, &policies, tally)
@@ -331,7 +343,11 @@ impl Journey {
         if let (Some(signing), Ok(response)) = (&self.shared.signing[upstream], &response) {
             signing.signer.heard(response.status());
         }
-        note::answered(tally, &response, &route.upstream.unsettled_status);
+        let unsettled = &route.upstream.unsettled_status;
+        if matches!(&response, Ok(response) if unsettled.contains(&response.status())) {
+            tally.seen.is_unknown();
+        }
+        note::answered(tally, &response, unsettled);
         response.map_err(|failed| {
             tracing::debug!(route = %route.name, error = %failed.why, sent = failed.sent, "forwarding failed");
             claims.refusal(Why::from(&failed))

@@ -30,6 +30,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod event;
 pub mod extract;
 pub mod fence;
 pub mod fetch;

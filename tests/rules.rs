@@ -20,6 +20,8 @@ mod commands;
 mod consent;
 #[path = "rules/durability.rs"]
 mod durability;
+#[path = "rules/events.rs"]
+mod events;
 #[path = "rules/eviction.rs"]
 mod eviction;
 #[path = "rules/exchange.rs"]

@@ -18,7 +18,7 @@ use source::{Source, mentions, mentions_above, module_path, words};
 /// The modules of the crate from the ground up. A module imports from lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["fence", "fetch", "clock", "socket", "stamp"],
-    &["config", "record"],
+    &["config", "event", "record"],
     &["route", "extract", "verify", "store", "tls"],
     &["sign"],
     &["admit"],

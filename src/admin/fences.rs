@@ -1,6 +1,6 @@
 //! `GET /api/v1/fences`: what the store holds, a page at a time.
 
-use super::State;
+use super::{State, loopback};
 use crate::fence::{ResourceKey, Token};
 use crate::store::{Error, FenceStore, Record};
 use axum::Json;
@@ -133,12 +133,7 @@ pub(super) async fn list(
     Extract(state): Extract<State>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Page>, (StatusCode, String)> {
-    if !peer.ip().is_loopback() {
-        return Err((
-            StatusCode::FORBIDDEN,
-            "the API answers on loopback only\n".into(),
-        ));
-    }
+    loopback(peer)?;
     let store = Arc::clone(&state.store);
     let read = move || {
         let Wanted {

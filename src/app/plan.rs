@@ -3,6 +3,7 @@
 use super::Encryption;
 use crate::admit::{Budget, Gates, Handover, Policy, Settles};
 use crate::config::{Mode, Route, Settings};
+use crate::event::Events;
 use crate::fence::Rules;
 use crate::guard::{Guards, Honours};
 use crate::journey::{Plan, Shared};
@@ -28,7 +29,7 @@ pub(super) fn first(
     metrics: Arc<Metrics>,
     guards: Arc<Guards>,
     encryption: &Encryption,
-    recorders: Recorders,
+    (recorders, events): (Recorders, Arc<Events>),
 ) -> Plan {
     let policies = settings.routes.iter().map(|route| {
         let budget = budget(route, store, None);
@@ -45,6 +46,7 @@ pub(super) fn first(
         reach: metrics.reach.take_up(urls(&settings)),
         metrics,
         recorders,
+        events,
         upstream_tls: encryption.upstreams.clone(),
         settings,
     });
@@ -96,6 +98,7 @@ pub(super) fn next(
         reach: before.metrics.reach.take_up(urls(&settings)),
         metrics: Arc::clone(&before.metrics),
         recorders: before.recorders.clone(),
+        events: Arc::clone(&before.events),
         upstream_tls: encryption.upstreams.clone(),
         settings,
     });

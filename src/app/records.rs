@@ -2,11 +2,13 @@
 
 use super::Error;
 use crate::config::{OpenTelemetry, Settings};
+use crate::event::{Bounds, Events, Keep};
 use crate::record::access::{AccessLog, Target};
 use crate::record::collector::Collector;
 use crate::record::spans::{Spans, Wanted};
 use crate::record::{Metrics, Recorders};
 use crate::tls::client;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Opens what the settings ask for.
@@ -25,6 +27,27 @@ pub(super) fn open(settings: &Settings, metrics: &Metrics) -> Result<Recorders, 
         log: log.transpose().map_err(Error::AccessLog)?,
         spans: spans.map(Arc::new),
     })
+}
+
+/// Opens the events beside the store. Where they cannot be kept the gateway serves all the same, and says so.
+///
+/// # Errors
+/// [`Error::System`]
+pub(super) fn events(settings: &Settings, metrics: &Metrics) -> Result<Arc<Events>, Error> {
+    let keep = Keep::open(&place(settings));
+    let keep = keep.inspect_err(|error| tracing::error!("{error}; they are not kept in this run"));
+    let bounds = Bounds {
+        age: settings.events.max_age,
+        size: settings.events.max_size,
+    };
+    let dropped = metrics.events_dropped.clone();
+    Events::start(keep.ok(), bounds, dropped).map_err(|e| Error::System(e.to_string()))
+}
+
+/// Where the events are.
+#[must_use]
+pub fn place(settings: &Settings) -> PathBuf {
+    settings.store.path.join("events")
 }
 
 fn traces(wanted: &OpenTelemetry, metrics: &Metrics) -> Result<Spans, Error> {

@@ -1,21 +1,13 @@
 //! `fencegate fences list|show`: through the gateway where one answers, else from the store.
 
+use super::admin::{Gateway, encode};
 use super::{Failure, load};
 use crate::admin::{Fence, Page, page};
 use crate::config::Settings;
 use crate::store::RocksStore;
-use anyhow::{Context, anyhow, bail};
-use bytes::Bytes;
+use anyhow::{Context, anyhow};
 use clap::Subcommand;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::TokioIo;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
-use tokio::net::TcpStream;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -49,7 +41,7 @@ pub(super) fn run(config: &Path, command: &Command) -> Result<(), Failure> {
             prefix,
             limit,
         } => {
-            let mut source = Source::open(&settings)?;
+            let source = Source::open(&settings)?;
             let (mut left, mut after) = (*limit, None);
             while left > 0 {
                 let page = source.page(namespace, prefix, after.as_deref(), left)?;
@@ -96,21 +88,14 @@ fn print(fence: &Fence) {
 
 /// Where fences are read from.
 enum Source {
-    Gateway {
-        runtime: tokio::runtime::Runtime,
-        address: SocketAddr,
-    },
+    Gateway(Gateway),
     Store(RocksStore),
 }
 
 impl Source {
     fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let address = reachable(settings.admin.listen);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        if runtime.block_on(TcpStream::connect(address)).is_ok() {
-            return Ok(Self::Gateway { runtime, address });
+        if let Some(gateway) = Gateway::find(settings.admin.listen)? {
+            return Ok(Self::Gateway(gateway));
         }
         Ok(Self::Store(RocksStore::open_to_look(
             &settings.store.path,
@@ -119,7 +104,7 @@ impl Source {
     }
 
     fn page(
-        &mut self,
+        &self,
         namespace: &str,
         prefix: &str,
         after: Option<&str>,
@@ -127,8 +112,7 @@ impl Source {
     ) -> anyhow::Result<Page> {
         match self {
             Self::Store(store) => Ok(page(store, namespace, prefix, after, limit)?),
-            Self::Gateway { runtime, address } => {
-                let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+            Self::Gateway(gateway) => {
                 let after = after.map(|key| format!("&after={}", encode(key)));
                 let target = format!(
                     "/api/v1/fences?namespace={}&prefix={}&limit={limit}{}",
@@ -136,48 +120,10 @@ impl Source {
                     encode(prefix),
                     after.unwrap_or_default()
                 );
-                let asked = async { tokio::time::timeout(PATIENCE, ask(*address, &target)).await };
-                let body = runtime
-                    .block_on(asked)
-                    .map_err(|_| anyhow!("the gateway at {address} does not answer"))??;
+                let body = gateway.get(&target)?;
                 serde_json::from_slice(&body)
-                    .with_context(|| format!("what answers at {address} is no fencegate"))
+                    .with_context(|| format!("what answers at {} is no fencegate", gateway.address))
             }
         }
     }
-}
-
-async fn ask(address: SocketAddr, target: &str) -> anyhow::Result<Bytes> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let exchange = async {
-        let request = http::Request::get(target)
-            .header(http::header::HOST, address.to_string())
-            .body(Empty::<Bytes>::new())?;
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        if !status.is_success() {
-            bail!(
-                "the gateway at {address} says {status}: {}",
-                String::from_utf8_lossy(&body)
-            );
-        }
-        Ok(body)
-    };
-    tokio::select! {
-        done = exchange => done,
-        Err(error) = connection => Err(error.into()),
-    }
-}
-
-/// Where a listener on every address is reached from here.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    SocketAddr::new(ip, listen.port())
 }

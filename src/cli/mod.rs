@@ -10,8 +10,10 @@ macro_rules! out {
     }};
 }
 
+mod admin;
 mod check;
 mod demo;
+mod events;
 mod fences;
 mod init;
 mod rebuild;
@@ -67,6 +69,8 @@ enum Command {
     /// Look at fences: through the gateway where one runs, else in the store itself.
     #[command(subcommand)]
     Fences(fences::Command),
+    /// Show what was refused or went wrong, by whom and since when; repeats are one line with a count.
+    Events(events::Asked),
     /// Raise fences to what the stamps in an object store say, after the fence store was lost.
     Rebuild {
         /// Where to look: `s3://BUCKET/PREFIX`.
@@ -106,6 +110,7 @@ impl Cli {
                 check::run(&self.config, explain.as_deref(), probe)
             }
             Command::Fences(command) => fences::run(&self.config, &command),
+            Command::Events(asked) => events::run(&self.config, &asked),
             Command::Rebuild { from, upstream } => rebuild::run(&self.config, &from, upstream),
             Command::Demo => demo::run(),
         };

@@ -51,6 +51,7 @@ impl Settings {
             ("store", self.store == next.store),
             ("access_log", self.access_log == next.access_log),
             ("opentelemetry", self.opentelemetry == next.opentelemetry),
+            ("events", self.events == next.events),
         ];
         let changed = all.into_iter().filter(|(_, same)| !same);
         changed.map(|(key, _)| key).collect()

@@ -29,6 +29,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// Where traces go, where they do.
     pub opentelemetry: Option<OpenTelemetry>,
+    /// How much is kept of what somebody on call should hear of.
+    pub events: Events,
     /// The upstreams, in the order of their names.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The routes, in file order: the first that matches serves a request.
@@ -116,6 +118,15 @@ pub struct ServerTls {
 pub struct Admin {
     /// `listen`
     pub listen: SocketAddr,
+}
+
+/// `[events]`
+#[derive(Debug, PartialEq, Eq)]
+pub struct Events {
+    /// `max_age`: for how long.
+    pub max_age: Duration,
+    /// `max_size`: how many bytes, about.
+    pub max_size: usize,
 }
 
 /// `[access_log]`

@@ -67,6 +67,7 @@ pub(super) fn traced(tally: &Tally<'_>, headers: &mut HeaderMap) {
 
 /// The client has shown who it is.
 pub(super) fn identified(tally: &mut Tally<'_>, name: &str) {
+    tally.seen.name = Some(name.to_owned());
     if let Some(entry) = &mut tally.entry {
         entry.holder = Some(name.to_owned());
     }

@@ -71,14 +71,17 @@ impl Journey {
             Kind::Write
         };
         let admitted = gates.admit(&wants, kind, policy, reaches).await;
-        let pass = admitted.map_err(|denied| self.denied(claims, &denied))?;
+        let pass = admitted.map_err(|denied| self.denied(claims, &denied, tally))?;
         if pass.waited() && client.socket.has_left() {
             pass.finish(Outcome::Unsent);
             return Err(Why::Body { sent: false }.into()); // nobody reads it
         }
         tally.observed = observing;
         tally.decision = match bad.or(pass.observed().map(Why::from)) {
-            Some(why) => why.decision(),
+            Some(why) => {
+                tally.seen.ends(&why);
+                why.decision()
+            }
             None if kind == Kind::Read => Decision::Passed,
             None if pass.raised() => Decision::Raised,
             None => Decision::Admitted,
@@ -99,7 +102,9 @@ impl Journey {
         reach.ok_or_else(|| Why::Forbidden(BELOW.into()))
     }
 
-    fn denied(&self, claims: &Claims<'_>, denied: &Denied) -> Refusal {
+    fn denied(&self, claims: &Claims<'_>, denied: &Denied, tally: &mut Tally<'_>) -> Refusal {
+        tally.seen.fence = (!denied.fence.is_none()).then_some(denied.fence);
+        tally.seen.superseded = denied.age;
         if let Some(age) = denied.age {
             let counted = &self.shared.counted[claims.route.index];
             counted.zombie_age.observe(age.as_secs_f64());

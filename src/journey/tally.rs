@@ -1,5 +1,6 @@
 //! What became of a request, counted once.
 
+use super::witness::Seen;
 use crate::config::{Kind, Mode, Route};
 use crate::record::{Decision, Entry, RouteMetrics};
 use crate::refusal::Dialect;
@@ -16,6 +17,8 @@ pub(super) struct Tally<'a> {
     pub(super) dialect: Dialect,
     /// What is recorded of it.
     pub(super) entry: Option<Box<Entry>>,
+    /// What is told of it, if anything.
+    pub(super) seen: Seen,
 }
 
 impl<'a> Tally<'a> {
@@ -28,7 +31,7 @@ impl<'a> Tally<'a> {
         };
     }
 
-    pub(super) const fn new(
+    pub(super) fn new(
         metrics: &'a RouteMetrics,
         dialect: Dialect,
         entry: Option<Box<Entry>>,
@@ -39,6 +42,7 @@ impl<'a> Tally<'a> {
             observed: false,
             dialect,
             entry,
+            seen: Seen::default(),
         }
     }
 

@@ -34,6 +34,7 @@ const STORE_ERRORS: &str = "fencegate_store_errors_total";
 const BAD_REQUESTS: &str = "fencegate_bad_requests_total";
 const REFUSED_CONNECTIONS: &str = "fencegate_refused_connections_total";
 const ACCESS_LOG_DROPPED: &str = "fencegate_access_log_dropped_total";
+const EVENTS_DROPPED: &str = "fencegate_events_dropped_total";
 const SPANS_DROPPED: &str = "fencegate_spans_dropped_total";
 const RELOADS: &str = "fencegate_config_reloads_total";
 const BUILD_INFO: &str = "fencegate_build_info";
@@ -95,6 +96,8 @@ pub struct Metrics {
     refused_connections: [IntCounter; 2],
     /// Lines of the access log that were not written.
     pub access_log_dropped: IntCounter,
+    /// What was seen, and found no room among the events.
+    pub events_dropped: IntCounter,
     /// Spans that were not delivered.
     pub spans_dropped: IntCounter,
     /// Configurations that were taken up, and those that were not.
@@ -299,6 +302,13 @@ impl Metrics {
             bad_requests: BadRequest::ALL.map(|(_, reason)| bad.with_label_values(&[reason])),
             refused_connections: ["all", "client"].map(|reason| full.with_label_values(&[reason])),
             access_log_dropped: added(all, dropped)?,
+            events_dropped: added(
+                all,
+                IntCounter::new(
+                    EVENTS_DROPPED,
+                    "sightings that found no room among the events",
+                ),
+            )?,
             spans_dropped: added(all, IntCounter::new(SPANS_DROPPED, "spans not delivered"))?,
             reloads: ["ok", "failed"].map(|result| reloads.with_label_values(&[result])),
             families,

@@ -9,6 +9,7 @@
 //! left       what a clean stop left for the next start to know, beside fences; nothing is lost with it
 //! ledger     what the database must hold (ledger.rs)
 //! db/        the engine
+//! events/    what somebody on call should hear of, kept by others
 //! ```
 
 use super::InForce;
@@ -28,8 +29,10 @@ const LEFT: &str = "left";
 const LEDGER: &str = "ledger";
 const DB: &str = "db";
 const PROBE: &str = "probe.new";
+/// Beside the store's own, and not its matter: what others keep in its folder.
+const EVENTS: &str = "events";
 /// What a store's folder may hold beside the identity.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     STATE,
     "state.new",
     CLEAN,
@@ -39,6 +42,7 @@ const OURS: [&str; 9] = [
     LEDGER,
     DB,
     PROBE,
+    EVENTS,
 ];
 /// What a fresh file system holds.
 const NOT_COUNTED: &str = "lost+found";

@@ -61,6 +61,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
     let store = store(root.table("store"));
     let access_log = root.read("access_log", |value| value.table().map(records::access_log));
     let opentelemetry = root.read("opentelemetry", |value| records::traces(value.table()?));
+    let events = records::events(root.table("events"));
     let mut upstreams = upstream::read(root.table("upstreams"));
     let line = root.line_of("upstreams");
     if upstreams.is_empty() {
@@ -97,6 +98,7 @@ fn read(source: &Source<'_>) -> Option<Settings> {
         store,
         access_log,
         opentelemetry,
+        events,
         upstreams: upstreams?,
         routes,
     };

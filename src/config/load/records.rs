@@ -1,12 +1,13 @@
-//! `[access_log]` and `[opentelemetry]`: who is told of each request.
+//! `[access_log]`, `[opentelemetry]` and `[events]`: who is told of requests.
 
 use super::upstream;
 use crate::config::file::Table;
-use crate::config::settings::{AccessLog, OpenTelemetry, UpstreamTls};
+use crate::config::settings::{AccessLog, Events, OpenTelemetry, UpstreamTls};
 use crate::config::value::Value;
 use http::Uri;
 use http::uri::Scheme;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Whether resources are named.
 const NAMES: [(&str, bool); 2] = [("hash", false), ("name", true)];
@@ -25,6 +26,15 @@ pub fn access_log(mut table: Table<'_, '_>) -> AccessLog {
         names,
         queue,
     }
+}
+
+pub fn events(mut table: Table<'_, '_>) -> Events {
+    let events = Events {
+        max_age: table.read_or("max_age", Duration::from_hours(30 * 24), Value::timeout),
+        max_size: table.read_or("max_size", 64 << 20, |v| v.size(1 << 20)),
+    };
+    table.finish();
+    events
 }
 
 /// `None` where there are faults, which are kept.

@@ -1,0 +1,144 @@
+//! `fencegate events`: through the gateway where one answers, else from what it has kept.
+
+use super::admin::{Gateway, encode};
+use super::{Failure, load};
+use crate::admin::EventPage;
+use crate::app::records;
+use crate::event::{Event, Keep, Kind, Wanted};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use std::path::Path;
+
+/// How many are asked for at once.
+const PAGE: usize = 1000;
+
+#[derive(Debug, Args)]
+pub(super) struct Asked {
+    /// Those of this kind: stale, superseded, replayed, unverified, jump, guard-conflict, drain-timeout,
+    /// unknown-outcome or store.
+    #[arg(long)]
+    kind: Option<String>,
+    /// Those on this route.
+    #[arg(long)]
+    route: Option<String>,
+    /// Those of resources whose names begin with this, such as `default:files/`.
+    #[arg(long)]
+    resource: Option<String>,
+    /// Those of this holder.
+    #[arg(long)]
+    holder: Option<String>,
+    /// At most so many.
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Go on with each that comes, until interrupted.
+    #[arg(long)]
+    follow: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(config: &Path, asked: &Asked) -> Result<(), Failure> {
+    let settings = load(config)?.settings;
+    let kind = asked.kind.as_ref().map(|word| {
+        let all = Kind::ALL.map(Kind::word).join(", ");
+        Kind::of(word).ok_or_else(|| anyhow!("{word:?} is no kind of event: there are {all}"))
+    });
+    let mut wanted = Wanted {
+        before: None,
+        kind: kind.transpose()?,
+        route: asked.route.clone(),
+        resource: asked.resource.clone(),
+        holder: asked.holder.clone(),
+    };
+    let gateway = Gateway::find(settings.admin.listen)?;
+    let keep = match &gateway {
+        None if asked.follow => {
+            return Err(anyhow!(
+                "no gateway answers at {}: nothing can be followed",
+                settings.admin.listen
+            )
+            .into());
+        }
+        None => Some(Keep::look(&records::place(&settings))?),
+        Some(_) => None,
+    };
+    let (mut found, mut left) = (Vec::new(), asked.limit);
+    while left > 0 {
+        let limit = left.min(PAGE);
+        let page = match (&gateway, &keep) {
+            (Some(gateway), _) => page(gateway, &wanted, limit)?,
+            (None, Some(keep)) => keep.list(&wanted, limit).map_err(|e| anyhow!(e))?,
+            (None, None) => Vec::new(),
+        };
+        left -= page.len().min(left);
+        wanted.before = page.last().map(|event| event.id);
+        let more = page.len() == limit;
+        found.extend(page);
+        if !more {
+            break;
+        }
+    }
+    // As a log: the newest last.
+    for event in found.iter().rev() {
+        print(event, asked.json);
+    }
+    let Some(gateway) = gateway.filter(|_| asked.follow) else {
+        return Ok(());
+    };
+    wanted.before = None;
+    let target = format!("/api/v1/events/stream?{}", query(&wanted));
+    gateway.lines(&target, |line| {
+        let event = line.strip_prefix("data:").map(str::trim);
+        if let Some(Ok(event)) = event.map(serde_json::from_str::<Event>) {
+            print(&event, asked.json);
+        }
+    })?;
+    Err(anyhow!("the gateway has ended").into())
+}
+
+fn page(gateway: &Gateway, wanted: &Wanted, limit: usize) -> anyhow::Result<Vec<Event>> {
+    let target = format!("/api/v1/events?limit={limit}&{}", query(wanted));
+    let body = gateway.get(&target)?;
+    let page: EventPage = serde_json::from_slice(&body)
+        .with_context(|| format!("what answers at {} is no fencegate", gateway.address))?;
+    Ok(page.events)
+}
+
+fn query(wanted: &Wanted) -> String {
+    let pairs = [
+        ("before", wanted.before.map(|id| id.to_string())),
+        ("kind", wanted.kind.map(|kind| kind.word().to_owned())),
+        ("route", wanted.route.clone()),
+        ("resource", wanted.resource.clone()),
+        ("holder", wanted.holder.clone()),
+    ];
+    let given = pairs
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let given = given.map(|(name, value)| format!("{name}={}", encode(&value)));
+    given.collect::<Vec<_>>().join("&")
+}
+
+fn print(event: &Event, json: bool) {
+    if json {
+        let Ok(text) = serde_json::to_string(event) else {
+            return;
+        };
+        out!("{text}");
+        return;
+    }
+    let or_none = |text: &Option<String>| text.as_deref().unwrap_or("-").escape_debug().to_string();
+    out!(
+        "{}\t{}\t{}\t{}\ttoken {} fence {}\t{} at {}\tx{}",
+        event.last,
+        event.kind.word(),
+        event.route,
+        or_none(&event.resource),
+        or_none(&event.token),
+        or_none(&event.fence),
+        or_none(&event.holder),
+        event.client,
+        event.count
+    );
+}

@@ -1,0 +1,209 @@
+//! Events: what somebody on call hears of, folded where it repeats, and kept over a restart.
+
+use crate::support::wait_until;
+use crate::upstream::{End, Script};
+use crate::world::World;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+impl World {
+    /// What is kept, the newest first.
+    fn events(&self, query: &str) -> Vec<Value> {
+        let target = format!("/api/v1/events?{query}");
+        let mut admin = crate::support::Client::connect(self.gw.admin_port);
+        let page = admin.request("GET", &target, &[], b"");
+        let page: Value = serde_json::from_slice(&page.answered(200).body).unwrap();
+        page["events"].as_array().unwrap().clone()
+    }
+
+    /// Waits until there are so many. Gives them.
+    #[track_caller]
+    fn wait_events(&self, query: &str, count: usize) -> Vec<Value> {
+        wait_until(&format!("{count} events"), || {
+            self.events(query).len() >= count
+        });
+        let found = self.events(query);
+        assert_eq!(found.len(), count, "{found:#?}");
+        found
+    }
+}
+
+#[test]
+fn a_zombie_is_one_event_however_often_it_writes() {
+    let mut w = World::new();
+    w.put(33).send().answered(200);
+    w.put(34).send().answered(200);
+    let write = || {
+        let ask = w.put(33).header("Fencing-Holder", "worker-a");
+        let ask = ask.header("User-Agent", "legacy/1.0");
+        let ask = ask.header("X-Request-Id", "r-1").header(
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        );
+        ask.send().refused(412, "stale");
+    };
+    for _ in 0..600 {
+        write();
+    }
+    let count = |w: &World| w.events("kind=stale").first().map(|e| e["count"].as_u64());
+    wait_until("all of them", || count(&w) == Some(Some(600)));
+    let events = w.events("");
+    assert_eq!(events.len(), 1, "{events:#?}");
+    for (key, value) in [
+        ("kind", "stale"),
+        ("route", "files"),
+        ("resource", "default:files/a"),
+        ("token", "33"),
+        ("fence", "34"),
+        ("holder", "worker-a"),
+        ("client", "127.0.0.1"),
+        ("agent", "legacy/1.0"),
+        ("request_id", "r-1"),
+        ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+    ] {
+        assert_eq!(events[0][key], value, "{:#}", events[0]);
+    }
+    assert!(events[0]["superseded_ms"].is_u64(), "{:#}", events[0]);
+    let first = events[0]["first"].clone();
+    // The same one, after a crash.
+    let id = events[0]["id"].clone();
+    w.gw.kill();
+    w.gw.start_again();
+    w.put(33)
+        .header("Fencing-Holder", "worker-a")
+        .send()
+        .refused(412, "stale");
+    wait_until("one more", || count(&w) == Some(Some(601)));
+    let event = &w.events("")[0];
+    assert_eq!((&event["id"], &event["first"]), (&id, &first));
+}
+
+#[test]
+fn each_kind_is_told_apart_and_can_be_asked_for() {
+    let w = World::with(|c| c.route("first_max", "100").route("max_advance", "100"));
+    w.put(34).send().answered(200);
+    w.put(33).send().refused(412, "stale");
+    w.put(32).send().refused(412, "stale");
+    w.put(500).send().refused(403, "forbidden");
+    w.up.script("lost", Script::end(End::Close));
+    w.put(34).tag("lost").send().refused(502, "outcome-unknown");
+    w.up.script("unsure", Script::status(504));
+    w.put_to("/files/b", 34).tag("unsure").send().answered(504);
+    // Of these nobody has to hear.
+    w.ask("PUT", "/files/a").send().refused(428, "missing");
+    w.up.script("gone", Script::end(End::Close));
+    w.ask("GET", "/files/a").tag("gone").send();
+    let all = w.wait_events("", 5);
+    let kinds: Vec<_> = all.iter().map(|e| e["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "unknown-outcome",
+            "unknown-outcome",
+            "jump",
+            "stale",
+            "stale"
+        ],
+        "the newest first"
+    );
+    assert_eq!(w.events("kind=stale").len(), 2);
+    assert_eq!(w.events("resource=default%3Afiles/b").len(), 1);
+    assert_eq!(w.events("route=elsewhere").len(), 0);
+    let page = w.events("limit=2");
+    let next = page[1]["id"].as_u64().unwrap();
+    let rest = w.events(&format!("before={next}"));
+    assert_eq!([&page[..], &rest[..]].concat(), all);
+    let mut admin = crate::support::Client::connect(w.gw.admin_port);
+    let wrong = admin.request("GET", "/api/v1/events?kind=x", &[], b"");
+    assert_eq!(wrong.status, 400);
+}
+
+#[test]
+fn what_is_only_observed_is_an_event_that_says_so() {
+    let w = World::with(|c| c.route("mode", "\"observe\""));
+    w.put(34).send().answered(200);
+    w.put(33).send().answered(200);
+    let event = &w.wait_events("", 1)[0];
+    assert_eq!(
+        (&event["kind"], &event["observed"]),
+        (&"stale".into(), &true.into())
+    );
+}
+
+#[test]
+fn the_command_shows_them_while_a_gateway_runs_and_while_none_does() {
+    let mut w = World::new();
+    w.put(34).send().answered(200);
+    w.put(33).header("Fencing-Holder", "worker-a").send();
+    w.wait_events("", 1);
+    for running in [true, false] {
+        if !running {
+            assert!(w.gw.stop().success());
+        }
+        let (code, said) = w.gw.command(&["events", "--json", "--holder", "worker-a"]);
+        assert_eq!(code, Some(0), "{said}");
+        let event: Value = serde_json::from_str(said.trim()).unwrap();
+        assert_eq!(
+            (&event["token"], &event["count"]),
+            (&"33".into(), &1.into())
+        );
+        let (code, said) = w.gw.command(&["events", "--kind", "stale"]);
+        assert!(
+            code == Some(0) && said.contains("worker-a at 127.0.0.1"),
+            "{said}"
+        );
+    }
+    let (code, said) = w.gw.command(&["events", "--follow"]);
+    assert!(
+        code == Some(1) && said.contains("no gateway answers"),
+        "{said}"
+    );
+    let (code, said) = w.gw.command(&["events", "--kind", "zombie"]);
+    assert!(code == Some(1) && said.contains("guard-conflict"), "{said}");
+}
+
+#[test]
+fn who_follows_sees_each_as_it_comes() {
+    let w = World::new();
+    w.put(34).send().answered(200);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencegate"));
+    let config = w.gw.path("fencegate.toml");
+    let mut child = command
+        .args(["events", "--follow", "--json", "--limit", "0", "--config"])
+        .arg(config)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // It may not listen yet: the same zombie comes until it is seen.
+    let seen = std::thread::spawn(move || lines.next().unwrap().unwrap());
+    wait_until("the first", || {
+        w.put(33).send().refused(412, "stale");
+        seen.is_finished()
+    });
+    let event: Value = serde_json::from_str(&seen.join().unwrap()).unwrap();
+    assert_eq!(
+        (&event["kind"], &event["token"]),
+        (&"stale".into(), &"33".into())
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn events_that_cannot_be_read_stop_no_start() {
+    let mut w = World::new();
+    w.put(34).send().answered(200);
+    w.put(33).send().refused(412, "stale");
+    w.wait_events("", 1);
+    assert!(w.gw.stop().success());
+    let place = w.gw.path("data/events");
+    for entry in std::fs::read_dir(&place).unwrap() {
+        std::fs::write(entry.unwrap().path(), "nonsense").unwrap();
+    }
+    w.gw.start_again();
+    w.put(33).send().refused(412, "stale");
+    w.wait_events("", 1);
+    assert!(w.gw.log().contains("put aside"), "{}", w.gw.log());
+}
