@@ -324,7 +324,8 @@ mod tests {
             count: 7,
             ..event(3, 2)
         };
-        keep.keep(&[again.clone()], BOUNDS, at(2)).unwrap();
+        keep.keep(std::slice::from_ref(&again), BOUNDS, at(2))
+            .unwrap();
         drop(keep);
         let keep = Keep::open(&path).unwrap();
         assert_eq!(keep.last(), 9);

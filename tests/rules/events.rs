@@ -207,3 +207,51 @@ fn events_that_cannot_be_read_stop_no_start() {
     w.wait_events("", 1);
     assert!(w.gw.log().contains("put aside"), "{}", w.gw.log());
 }
+
+/// Strangers cannot fill the memory, the store or the metrics with what they say of themselves.
+#[test]
+fn a_crowd_of_zombies_grows_nothing() {
+    const CROWD: u32 = 30_000;
+    let w = World::with(|c| {
+        let c = c.route("resource", "\"files\"");
+        c.more("[events]\nmax_size = \"1MiB\"\n")
+    });
+    w.put(34).send().answered(200);
+    w.put(33).send().refused(412, "stale");
+    let series = || {
+        let mut admin = crate::support::Client::connect(w.gw.admin_port);
+        let page = admin.request("GET", "/metrics", &[], b"").body;
+        String::from_utf8(page).unwrap().lines().count()
+    };
+    let before = series();
+    let mut client = w.gw.client();
+    let mut memory = Vec::new();
+    for round in 0..2 {
+        for number in round * CROWD..(round + 1) * CROWD {
+            let (path, holder) = (format!("/files/{number}"), format!("holder-{number}"));
+            let headers = [
+                ("Host", &*format!("host-{number}.example")),
+                ("Fencing-Token", "33"),
+                ("Fencing-Holder", &*holder),
+            ];
+            let told = client.request("PUT", &path, &headers, b"");
+            assert_eq!(told.status, 412);
+        }
+        memory.push(w.gw.peak_memory());
+    }
+    assert_eq!(series(), before);
+    let grown = memory[1] - memory[0];
+    assert!(grown < 16 << 20, "{grown} bytes more in the second round");
+    // What comes too fast may be dropped: it comes until it is seen.
+    wait_until("one more", || {
+        w.put(33).header("Fencing-Holder", "last").send();
+        !w.events("holder=last").is_empty()
+    });
+    let size: u64 = std::fs::read_dir(w.gw.path("data/events"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(size < 24 << 20, "{size} bytes of 1 MiB of events");
+    let first = w.events("holder=holder-0");
+    assert!(first.is_empty(), "the oldest go first: {first:#?}");
+}
