@@ -4,8 +4,8 @@
 #     tools/need.sh [build] [test] [bench]
 #
 # Asks for root only where something is missing. Without apt it names what is missing and fails.
-# Note that Debian starts nginx and haproxy as services when it installs them on a running system;
-# the tests and benches use neither service, they start processes of their own.
+# Note that Debian starts nginx, haproxy and Prometheus as services when it installs them on a running system;
+# the tests and benches use none of these, they start processes of their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin:/usr/sbin"
@@ -123,6 +123,7 @@ for kind in "$@"; do
     test)
       has nginx || missing+=(nginx-light) # its DAV module is built in; PROPFIND is not needed
       has apache2 || missing+=(apache2-bin) # brings mod_dav, and no service
+      has promtool || missing+=(prometheus)
       has strace || missing+=(strace)
       has python3 || missing+=(python3)
       # The clients of tests/interop.rs.
