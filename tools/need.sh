@@ -124,6 +124,7 @@ for kind in "$@"; do
       has nginx || missing+=(nginx-light) # its DAV module is built in; PROPFIND is not needed
       has apache2 || missing+=(apache2-bin) # brings mod_dav, and no service
       has promtool || missing+=(prometheus)
+      has prometheus-alertmanager || missing+=(prometheus-alertmanager)
       has strace || missing+=(strace)
       has python3 || missing+=(python3)
       # The clients of tests/interop.rs.
