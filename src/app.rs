@@ -104,12 +104,13 @@ impl Gateway {
         let before = handover.before;
         let tenure = Tenure::new(since, handover.clean, before.settle, before.lax);
         let left = store.take_left();
-        let bound = bind(&settings, passed);
-        let (listeners, admin) = match bound {
-            Ok(bound) => bound,
+        let bound = bind(&settings, passed).map_err(Error::from);
+        let ready = bound.and_then(|bound| Ok((bound, records::events(&settings, &metrics)?)));
+        let ((listeners, admin), events) = match ready {
+            Ok(ready) => ready,
             Err(error) => {
                 close(&store, !tenure.has_predecessor(), left)?;
-                return Err(error.into());
+                return Err(error);
             }
         };
         if let Some(left) = left {
@@ -117,7 +118,6 @@ impl Gateway {
             tracing::debug!(objects, "the last run has left what is known of objects");
         }
         let store = Arc::new(store);
-        let events = records::events(&settings, &metrics)?;
         let gates = Gates::new(Arc::clone(&store) as _, tenure, Arc::clone(&metrics));
         let server = &settings.server;
         let room = Room::new(server.max_connections, server.max_connections_per_client);

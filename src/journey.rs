@@ -220,6 +220,7 @@ impl Journey {
         tally.seen.on(&found);
         note::routed(tally, &found);
         let claims = Claims::of_request(&found, head)?; // 2 the tokens it shows
+        tally.seen.token = claims.own;
         let who = Who::of(client, proven.as_ref());
         let claims = self.consent(&found, claims, who, head, &policies).await?; // 3 who is asked agrees
         self.prepare(&found, head, &client.peer)?; // 4 the head that goes upstream
@@ -228,7 +229,6 @@ impl Journey {
         if !request.limit_body(found.route.max_body) {
             return Err(claims.refusal(Why::TooLarge { sent: false }));
         }
-        tally.seen.token = claims.own;
         note::claimed(tally, &claims);
         let permit = self
             .admit(&found, &claims, client, &policies, tally)

@@ -19,7 +19,7 @@ const MOST: usize = 1000;
 /// Events that are kept.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EventPage {
-    /// The events, the newest first.
+    /// The events, those seen last first.
     pub events: Vec<Event>,
     /// What to pass as `before` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -28,6 +28,7 @@ pub struct EventPage {
 
 /// Which events are asked for.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     before: Option<u64>,
     kind: Option<String>,
@@ -71,7 +72,7 @@ pub(super) async fn list(
     let read = read.await.map_err(|e| down(e.to_string()))?;
     let events = read.map_err(down)?;
     let next = events.last().filter(|_| events.len() == limit);
-    let next = next.map(|event| event.id);
+    let next = next.map(|event| event.place);
     Ok(Json(EventPage { events, next }))
 }
 

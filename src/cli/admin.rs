@@ -40,8 +40,12 @@ impl Gateway {
         self.runtime.block_on(asked).map_err(silent)?
     }
 
-    /// Takes each line of an answer that does not end by itself.
-    pub(super) fn lines(&self, target: &str, mut take: impl FnMut(&str)) -> anyhow::Result<()> {
+    /// Takes each line of an answer that does not end by itself, as long as `take` asks for more.
+    pub(super) fn lines(
+        &self,
+        target: &str,
+        mut take: impl FnMut(&str) -> bool,
+    ) -> anyhow::Result<()> {
         let read = async |mut body: Incoming| {
             let mut line = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -51,7 +55,9 @@ impl Gateway {
                 for byte in data {
                     match byte {
                         b'\n' => {
-                            take(&String::from_utf8_lossy(&line));
+                            if !take(&String::from_utf8_lossy(&line)) {
+                                return Ok(());
+                            }
                             line.clear();
                         }
                         byte if line.len() < LONGEST => line.push(byte),

@@ -1,12 +1,13 @@
 //! `fencegate events`: through the gateway where one answers, else from what it has kept.
 
 use super::admin::{Gateway, encode};
-use super::{Failure, load};
+use super::{Failure, load, say};
 use crate::admin::EventPage;
 use crate::app::records;
 use crate::event::{Event, Keep, Kind, Wanted};
 use anyhow::{Context, anyhow};
 use clap::Args;
+use std::io::Write;
 use std::path::Path;
 
 /// How many are asked for at once.
@@ -72,7 +73,7 @@ pub(super) fn run(config: &Path, asked: &Asked) -> Result<(), Failure> {
             (None, None) => Vec::new(),
         };
         left -= page.len().min(left);
-        wanted.before = page.last().map(|event| event.id);
+        wanted.before = page.last().map(|event| event.place);
         let more = page.len() == limit;
         found.extend(page);
         if !more {
@@ -81,19 +82,35 @@ pub(super) fn run(config: &Path, asked: &Asked) -> Result<(), Failure> {
     }
     // As a log: the newest last.
     for event in found.iter().rev() {
-        print(event, asked.json);
+        let _ = print(event, asked.json); // a reader that has left is no fault
     }
     let Some(gateway) = gateway.filter(|_| asked.follow) else {
         return Ok(());
     };
     wanted.before = None;
     let target = format!("/api/v1/events/stream?{}", query(&wanted));
+    let (mut left, mut missed) = (false, false);
     gateway.lines(&target, |line| {
-        let event = line.strip_prefix("data:").map(str::trim);
-        if let Some(Ok(event)) = event.map(serde_json::from_str::<Event>) {
-            print(&event, asked.json);
+        missed |= line == "event: missed" || line == "event:missed";
+        let Some(data) = line.strip_prefix("data:").map(str::trim) else {
+            return true;
+        };
+        if std::mem::take(&mut missed) {
+            say(&format!(
+                "fencegate: {data} events came too fast to be followed: fencegate events lists them"
+            ));
+            return true;
         }
+        let Ok(event) = serde_json::from_str::<Event>(data) else {
+            say("fencegate: an event cannot be read: is the gateway of another version?");
+            return true;
+        };
+        left = print(&event, asked.json).is_err();
+        !left
     })?;
+    if left {
+        return Ok(());
+    }
     Err(anyhow!("the gateway has ended").into())
 }
 
@@ -120,25 +137,38 @@ fn query(wanted: &Wanted) -> String {
     given.collect::<Vec<_>>().join("&")
 }
 
-fn print(event: &Event, json: bool) {
+/// A line to standard output, in which nothing moves a terminal's cursor.
+fn print(event: &Event, json: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
     if json {
-        let Ok(text) = serde_json::to_string(event) else {
-            return;
-        };
-        out!("{text}");
-        return;
+        let text = serde_json::to_string(event)?;
+        for letter in text.chars() {
+            match letter {
+                ' '..='~' => write!(out, "{letter}")?,
+                _ => {
+                    for unit in letter.encode_utf16(&mut [0; 2]) {
+                        write!(out, "\\u{unit:04x}")?;
+                    }
+                }
+            }
+        }
+        return writeln!(out);
     }
     let or_none = |text: &Option<String>| text.as_deref().unwrap_or("-").escape_debug().to_string();
-    out!(
-        "{}\t{}\t{}\t{}\ttoken {} fence {}\t{} at {}\tx{}",
+    let holder = match &event.holder {
+        Some(name) if !event.proved => format!("{name:?}"), // it says so itself
+        name => or_none(name),
+    };
+    writeln!(
+        out,
+        "{}\t{}\t{}\t{}\ttoken {} fence {}\t{holder} at {}\tx{}",
         event.last,
         event.kind.word(),
-        event.route,
+        event.route.escape_debug(),
         or_none(&event.resource),
         or_none(&event.token),
         or_none(&event.fence),
-        or_none(&event.holder),
         event.client,
         event.count
-    );
+    )
 }

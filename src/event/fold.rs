@@ -24,12 +24,15 @@ struct Same {
 
 impl Same {
     fn of(event: &Event) -> Self {
+        // That the store fails is one thing, whomever it hits.
+        let own = event.kind != Kind::Store;
+        let one = |part: &Option<String>| part.clone().filter(|_| own);
         Self {
             kind: event.kind,
             route: event.route.clone(),
-            resource: event.resource.clone(),
-            holder: event.holder.clone(),
-            token: event.token.clone(),
+            resource: one(&event.resource_id),
+            holder: one(&event.holder),
+            token: one(&event.token),
             observed: event.observed,
         }
     }
@@ -71,7 +74,7 @@ impl Fold {
 
     /// Takes what was seen.
     pub(super) fn see(&mut self, seen: &Sighting) {
-        let event = Event::of(self.next, seen);
+        let event = Event::of(self.next.max(micros(seen.time)), seen);
         let same = Same::of(&event);
         let over = |open: &Open| {
             let pause = seen.time.duration_since(open.last);
@@ -86,7 +89,7 @@ impl Fold {
                 if self.open.len() >= OPEN {
                     self.close_some();
                 }
-                self.next += 1;
+                self.next = event.id + 1;
                 let last = seen.time;
                 self.open.insert(same.clone(), Open { event, last });
             }
@@ -99,8 +102,22 @@ impl Fold {
         let changed = self.changed.drain();
         let events = changed.filter_map(|same| Some(self.open.get(&same)?.event.clone()));
         let mut events: Vec<Event> = events.collect();
-        events.sort_by_key(|event| event.id);
+        events.sort_by_key(|event| (event.place, event.id));
         events
+    }
+
+    /// They have these places now.
+    pub(super) fn placed(&mut self, events: &[Event]) {
+        for event in events {
+            if let Some(open) = self.open.get_mut(&Same::of(event)) {
+                open.event.place = event.place;
+            }
+        }
+    }
+
+    /// They could not be kept: they have changed still.
+    pub(super) fn give_back(&mut self, events: &[Event]) {
+        self.changed.extend(events.iter().map(Same::of));
     }
 
     /// Whether what has changed should be asked for before more comes.
@@ -108,9 +125,9 @@ impl Fold {
         self.changed.len() >= OPEN / 4
     }
 
-    /// Closes those with numbers up to this one: they are kept no more.
-    pub(super) fn forget(&mut self, id: u64) {
-        self.open.retain(|_, open| open.event.id > id);
+    /// Closes those with places up to this one: they are kept no more.
+    pub(super) fn forget(&mut self, place: u64) {
+        self.open.retain(|_, open| open.event.place > place);
     }
 
     /// Closes the older half of what has not changed; where all has, the older half of that.
@@ -127,10 +144,16 @@ impl Fold {
     }
 }
 
+fn micros(time: SystemTime) -> u64 {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fence::ResourceKey;
     use std::sync::Arc;
 
     fn seen(second: u64, holder: &str, token: u64) -> Sighting {
@@ -138,11 +161,12 @@ mod tests {
             kind: Kind::Stale,
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(second),
             route: Arc::from("files"),
-            resource: ResourceKey::new("default", b"files/a"),
+            resource: Some(("default:files/a".into(), "0123456789abcdef".into())),
             token: Some(token.to_string()),
             fence: Some("34".into()),
             superseded: Some(Duration::from_secs(second)),
             holder: Some(holder.into()),
+            proved: false,
             client: format!("10.0.0.{second}"),
             agent: None,
             request: None,
@@ -160,8 +184,9 @@ mod tests {
         fold.see(&seen(5, "b", 33));
         fold.see(&seen(6, "a", 32));
         let events = fold.changed();
-        let counts: Vec<_> = events.iter().map(|e| (e.id, e.count)).collect();
-        assert_eq!(counts, [(8, 600), (9, 1), (10, 1)]);
+        let counts: Vec<_> = events.iter().map(|e| e.count).collect();
+        assert_eq!(counts, [600, 1, 1]);
+        assert!(events[0].id == 8 && events.is_sorted_by_key(|e| e.id));
         let one = &events[0];
         assert_eq!(one.first, "1970-01-01T00:00:00.000Z");
         assert_eq!(one.last, "1970-01-01T00:09:59.000Z");
@@ -180,7 +205,7 @@ mod tests {
         fold.see(&seen(7201, "a", 33));
         let events = fold.changed();
         assert_eq!(events.len(), 1, "the first was not asked for in time");
-        assert_eq!((events[0].id, events[0].count), (2, 1));
+        assert_eq!(events[0].count, 1);
     }
 
     #[test]
@@ -188,11 +213,12 @@ mod tests {
         let mut fold = Fold::after(0);
         fold.see(&seen(0, "a", 33));
         let kept = fold.changed().remove(0);
-        let mut next = Fold::after(kept.id);
+        let id = kept.id;
+        let mut next = Fold::after(id);
         next.go_on(kept);
         next.see(&seen(9, "a", 33));
         let events = next.changed();
-        assert_eq!((events[0].id, events[0].count), (1, 2));
+        assert_eq!((events[0].id, events[0].count), (id, 2));
     }
 
     #[test]

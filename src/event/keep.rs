@@ -2,8 +2,13 @@
 
 use super::sighting::{Event, Kind};
 use parking_lot::Mutex;
-use rocksdb::{DB, DBCompressionType, Direction, IteratorMode, LogLevel, Options, WriteBatch};
-use std::collections::VecDeque;
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, ErrorKind, IteratorMode, LogLevel,
+    Options, WriteBatch,
+};
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -30,7 +35,7 @@ pub struct OpenError {
 /// Which events are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those with lower numbers.
+    /// Those with lower places.
     pub before: Option<u64>,
     /// Of this kind.
     pub kind: Option<Kind>,
@@ -62,21 +67,25 @@ impl Wanted {
     }
 }
 
-/// The database. Many may read while one writes.
+/// The database. Many may read while one writes. Its keys are the events' places, so that what was seen last stands
+/// last.
 pub struct Keep {
     db: DB,
-    /// What it holds: numbers and sizes, in order. What was there at the start stands for one of that size.
     held: Mutex<Held>,
 }
 
+/// What it holds: places and sizes.
 #[derive(Default)]
 struct Held {
-    events: VecDeque<(u64, usize)>,
+    events: BTreeMap<u64, usize>,
     bytes: usize,
+    /// The highest number of an event.
+    last_id: u64,
 }
 
 impl Keep {
-    /// Opens it, or makes one. One that is damaged is put aside, under the same name with `.damaged`, and begun anew.
+    /// Opens it, or makes one. One that is damaged is put aside, under the same name with `.damaged-1` and so on, and
+    /// begun anew.
     ///
     /// # Errors
     /// [`OpenError`]
@@ -85,20 +94,27 @@ impl Keep {
             path: path.into(),
             why,
         };
-        let opened = DB::open(&options(true), path).map_err(rocksdb::Error::into_string);
-        let read = opened.and_then(|db| Ok((held(&db)?, db)));
+        let read = DB::open(&options(true), path).and_then(|db| Ok((held(&db)?, db)));
         let (held, db) = match read {
             Ok(read) => read,
-            Err(why) if path.join("CURRENT").exists() => {
-                tracing::warn!(path = %path.display(), why, "the events cannot be read: they are put aside");
-                let aside = path.with_extension("damaged");
-                let _ = std::fs::remove_dir_all(&aside);
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let aside = (1..).map(|n| path.with_extension(format!("damaged-{n}")));
+                let aside = aside.into_iter().find(|aside| !aside.exists());
+                let aside = aside.unwrap_or_else(|| path.with_extension("damaged"));
+                tracing::warn!(
+                    %error,
+                    aside = %aside.display(),
+                    "the events cannot be read: they are put aside, and begun anew"
+                );
                 std::fs::rename(path, &aside).map_err(|e| failed(e.to_string()))?;
-                let db = DB::open(&options(true), path).map_err(|e| failed(e.into_string()))?;
+                let db = DB::open(&options(true), path);
+                let db = db.map_err(|e| failed(e.into_string()))?;
                 (Held::default(), db)
             }
-            Err(why) => return Err(failed(why)),
+            Err(error) => return Err(failed(error.into_string())),
         };
+        // They name resources and clients.
+        let _ = std::fs::set_permissions(path, Permissions::from_mode(0o700));
         Ok(Self {
             db,
             held: Mutex::new(held),
@@ -108,31 +124,38 @@ impl Keep {
     /// Opens it to look at it, while no gateway runs.
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// [`OpenError`]; then nothing is made.
     pub fn look(path: &Path) -> Result<Self, OpenError> {
-        let db = DB::open_for_read_only(&options(false), path, false);
-        let db = db.map_err(|e| OpenError {
+        let failed = |why: String| OpenError {
             path: path.into(),
-            why: e.into_string(),
-        })?;
+            why,
+        };
+        if !path.join("CURRENT").exists() {
+            return Err(failed(
+                "there are none: no gateway has served with this store yet".into(),
+            ));
+        }
+        let db = DB::open_for_read_only(&options(false), path, false);
         Ok(Self {
-            db,
+            db: db.map_err(|e| failed(e.into_string()))?,
             held: Mutex::default(),
         })
     }
 
-    /// The highest number that is in use; 0 where none is.
+    /// The highest number that an event has; 0 where there is none.
     pub(super) fn last(&self) -> u64 {
-        self.held.lock().events.back().map_or(0, |(id, _)| *id)
+        self.held.lock().last_id
     }
 
-    /// Writes events, and takes away what there is too much of. Gives the highest number that went.
+    /// Writes events after all others, gives them their places, and takes away what there is too much of: what was
+    /// last seen longer ago than `bounds` say, and the tenth seen longest ago where they are too large. Gives the
+    /// highest place that went. Without a sync: what the system loses with its power is lost.
     ///
     /// # Errors
-    /// What went wrong.
+    /// What went wrong; then nothing is written.
     pub(super) fn keep(
         &self,
-        events: &[Event],
+        events: &mut [Event],
         bounds: Bounds,
         now: SystemTime,
     ) -> Result<Option<u64>, String> {
@@ -142,48 +165,46 @@ impl Keep {
         self.trim(bounds, now)
     }
 
-    /// Writes events, in order, in place of those with the same numbers. Without a sync: what the system loses with
-    /// its power is lost.
-    ///
-    /// # Errors
-    /// What went wrong; then none is written.
-    fn write(&self, events: &[Event]) -> Result<(), String> {
+    fn write(&self, events: &mut [Event]) -> Result<(), String> {
+        let mut held = self.held.lock();
         let mut batch = WriteBatch::default();
-        let mut sizes = Vec::with_capacity(events.len());
-        for event in events {
-            let value = serde_json::to_vec(event).map_err(|e| e.to_string())?;
-            sizes.push((event.id, value.len()));
-            batch.put(event.id.to_be_bytes(), value);
+        let mut next = held.events.last_key_value().map_or(0, |(place, _)| *place);
+        let mut written = Vec::with_capacity(events.len());
+        for event in events.iter() {
+            next += 1;
+            let placed = Event {
+                place: next,
+                ..event.clone()
+            };
+            let value = serde_json::to_vec(&placed).map_err(|e| e.to_string())?;
+            if event.place > 0 {
+                batch.delete(event.place.to_be_bytes());
+            }
+            written.push((event.place, next, value.len()));
+            batch.put(next.to_be_bytes(), value);
         }
         self.db.write(batch).map_err(rocksdb::Error::into_string)?;
-        let mut held = self.held.lock();
-        for (id, size) in sizes {
-            if held.events.back().is_none_or(|(last, _)| *last < id) {
-                held.events.push_back((id, size));
-                held.bytes += size;
-            }
+        for (event, (before, place, size)) in events.iter_mut().zip(written) {
+            held.remove(before);
+            held.events.insert(place, size);
+            held.bytes += size;
+            held.last_id = held.last_id.max(event.id);
+            event.place = place;
         }
         Ok(())
     }
 
-    /// Takes away what is older than `bounds`, and a tenth where there is too much. Gives the highest number that went.
-    ///
-    /// # Errors
-    /// What went wrong.
     fn trim(&self, bounds: Bounds, now: SystemTime) -> Result<Option<u64>, String> {
         let mut held = self.held.lock();
-        let before = held.events.len();
         let mut gone = None;
         if held.bytes > bounds.size {
-            for _ in 0..(before / SHARE).max(1) {
+            for _ in 0..(held.events.len() / SHARE).max(1) {
                 gone = held.pop().or(gone);
             }
         }
-        while let Some(&(id, _)) = held.events.front() {
-            let found = self
-                .db
-                .get(id.to_be_bytes())
-                .map_err(rocksdb::Error::into_string)?;
+        while let Some((&place, _)) = held.events.first_key_value() {
+            let found = self.db.get(place.to_be_bytes());
+            let found = found.map_err(rocksdb::Error::into_string)?;
             let last = found.and_then(|value| time(&value));
             let is_old = |last| now.duration_since(last).is_ok_and(|age| age > bounds.age);
             if !last.is_none_or(is_old) {
@@ -199,14 +220,12 @@ impl Keep {
         Ok(gone)
     }
 
-    /// Up to `limit` events, the newest first. May block on the disk.
+    /// Up to `limit` events, those seen last first. May block on the disk.
     ///
     /// # Errors
     /// What went wrong.
     pub fn list(&self, wanted: &Wanted, limit: usize) -> Result<Vec<Event>, String> {
-        let start = wanted
-            .before
-            .map_or(u64::MAX, |before| before.saturating_sub(1));
+        let start = wanted.before.unwrap_or(u64::MAX).saturating_sub(1);
         let start = start.to_be_bytes();
         let mode = IteratorMode::From(&start, Direction::Reverse);
         let mut found = Vec::new();
@@ -215,32 +234,39 @@ impl Keep {
                 break;
             }
             let (_, value) = entry.map_err(rocksdb::Error::into_string)?;
-            let event: Event = serde_json::from_slice(&value).map_err(|e| e.to_string())?;
-            if wanted.takes(&event) {
-                found.push(event);
-            }
+            // What another version has written may not be known here.
+            let event = serde_json::from_slice::<Event>(&value);
+            found.extend(event.ok().filter(|event| wanted.takes(event)));
         }
         Ok(found)
     }
 }
 
 impl Held {
-    /// Lets go of the oldest. Gives its number.
+    /// Lets go of the one seen longest ago. Gives its place.
     fn pop(&mut self) -> Option<u64> {
-        let (id, size) = self.events.pop_front()?;
-        self.bytes -= size;
-        Some(id)
+        let (&place, _) = self.events.first_key_value()?;
+        self.remove(place);
+        Some(place)
+    }
+
+    fn remove(&mut self, place: u64) {
+        if let Some(size) = self.events.remove(&place) {
+            self.bytes -= size;
+        }
     }
 }
 
-fn held(db: &DB) -> Result<Held, String> {
+fn held(db: &DB) -> Result<Held, rocksdb::Error> {
     let mut held = Held::default();
     for entry in db.iterator(IteratorMode::Start) {
-        let (key, value) = entry.map_err(rocksdb::Error::into_string)?;
-        let id = key.as_ref().try_into().map(u64::from_be_bytes);
-        let id = id.map_err(|_| "a key is not readable".to_owned())?;
-        serde_json::from_slice::<Event>(&value).map_err(|e| e.to_string())?;
-        held.events.push_back((id, value.len()));
+        let (key, value) = entry?;
+        let Ok(place) = key.as_ref().try_into().map(u64::from_be_bytes) else {
+            continue;
+        };
+        let id = serde_json::from_slice::<Event>(&value).map_or(0, |event| event.id);
+        held.last_id = held.last_id.max(id);
+        held.events.insert(place, value.len());
         held.bytes += value.len();
     }
     Ok(held)
@@ -252,7 +278,10 @@ fn time(value: &[u8]) -> Option<SystemTime> {
 }
 
 fn options(make: bool) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(1 << 20));
     let mut options = Options::default();
+    options.set_block_based_table_factory(&table);
     options.create_if_missing(make);
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_write_buffer_size(2 << 20);
@@ -295,6 +324,7 @@ mod tests {
                 fence: None,
                 superseded: None,
                 holder: Some(format!("holder-{id}")),
+                proved: false,
                 client: "10.0.0.1".into(),
                 agent: None,
                 request: None,
@@ -318,57 +348,52 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         let keep = Keep::open(&path).unwrap();
-        let events: Vec<_> = (1..=9).map(|id| event(id, 1)).collect();
-        keep.keep(&events, BOUNDS, at(1)).unwrap();
-        let again = Event {
+        let mut events: Vec<_> = (1..=9).map(|id| event(id, 1)).collect();
+        keep.keep(&mut events, BOUNDS, at(1)).unwrap();
+        let mut again = [Event {
             count: 7,
-            ..event(3, 2)
-        };
-        keep.keep(std::slice::from_ref(&again), BOUNDS, at(2))
-            .unwrap();
+            ..events[2].clone()
+        }];
+        keep.keep(&mut again, BOUNDS, at(2)).unwrap();
         drop(keep);
         let keep = Keep::open(&path).unwrap();
         assert_eq!(keep.last(), 9);
-        assert_eq!(ids(&keep, &Wanted::default(), 3), [9, 8, 7]);
+        assert_eq!(
+            ids(&keep, &Wanted::default(), 3),
+            [3, 9, 8],
+            "by when it was seen last"
+        );
         let wanted = Wanted {
             before: Some(7),
             kind: Some(Kind::Jump),
             ..Wanted::default()
         };
-        assert_eq!(ids(&keep, &wanted, 9), [5, 3, 1]);
+        assert_eq!(ids(&keep, &wanted, 9), [5, 1]);
         let wanted = Wanted {
             holder: Some("holder-3".into()),
             ..Wanted::default()
         };
-        assert_eq!(keep.list(&wanted, 9).unwrap(), [again]);
+        assert_eq!(keep.list(&wanted, 9).unwrap(), again);
     }
 
     #[test]
     fn what_is_too_old_or_too_much_goes_and_the_oldest_first() {
         let folder = tempfile::tempdir().unwrap();
         let keep = Keep::open(&folder.path().join("events")).unwrap();
-        let events: Vec<_> = (1..=9).map(|id| event(id, id)).collect();
-        assert_eq!(keep.keep(&events, BOUNDS, at(9)), Ok(None));
-        assert_eq!(keep.keep(&[], BOUNDS, at(27)), Ok(Some(2)));
+        let mut events: Vec<_> = (1..=9).map(|id| event(id, id)).collect();
+        assert_eq!(keep.keep(&mut events, BOUNDS, at(9)), Ok(None));
+        assert_eq!(keep.keep(&mut [], BOUNDS, at(27)), Ok(Some(2)));
         assert_eq!(ids(&keep, &Wanted::default(), 99), [9, 8, 7, 6, 5, 4, 3]);
         let (mut most, mut last) = (0, 9);
         for _ in 0..40 {
-            let many: Vec<_> = (last + 1..=last + 500).map(|id| event(id, 27)).collect();
+            let mut many: Vec<_> = (last + 1..=last + 500).map(|id| event(id, 27)).collect();
             last += 500;
-            keep.keep(&many, BOUNDS, at(27)).unwrap();
+            keep.keep(&mut many, BOUNDS, at(27)).unwrap();
             most = most.max(keep.held.lock().bytes);
         }
         assert!(most <= BOUNDS.size + 500 * 300, "{most}");
         let left = ids(&keep, &Wanted::default(), usize::MAX);
-        let held: Vec<u64> = keep
-            .held
-            .lock()
-            .events
-            .iter()
-            .rev()
-            .map(|(id, _)| *id)
-            .collect();
-        assert_eq!(left, held);
+        assert_eq!(left.len(), keep.held.lock().events.len());
         assert_eq!(left[0], last, "the newest is there");
     }
 
@@ -377,14 +402,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         let keep = Keep::open(&path).unwrap();
-        keep.keep(&[event(1, 1)], BOUNDS, at(1)).unwrap();
+        keep.keep(&mut [event(1, 1)], BOUNDS, at(1)).unwrap();
         drop(keep);
         for entry in std::fs::read_dir(&path).unwrap() {
             std::fs::write(entry.unwrap().path(), "nonsense").unwrap();
         }
         let keep = Keep::open(&path).unwrap();
         assert_eq!(keep.last(), 0);
-        assert!(folder.path().join("events.damaged").exists());
+        assert!(folder.path().join("events.damaged-1").exists());
         assert!(Keep::look(&folder.path().join("none")).is_err());
+        assert!(!folder.path().join("none").exists());
     }
 }

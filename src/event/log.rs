@@ -9,7 +9,7 @@ use prometheus::IntCounter;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -19,6 +19,8 @@ const QUEUE: usize = 8192;
 const FLUSH: Duration = Duration::from_millis(200);
 /// How often it is looked for what is too old, where nothing is seen.
 const IDLE: Duration = Duration::from_mins(1);
+/// How long the end waits for what is still to be written.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How many events that were kept may go on.
 const GO_ON: usize = 4096;
 /// How far who follows may fall behind.
@@ -27,7 +29,7 @@ const BEHIND: usize = 1024;
 /// The log of events. Dropping it writes what waits.
 pub struct Events {
     queue: Option<SyncSender<Box<Sighting>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    ended: Mutex<Receiver<()>>,
     /// `None`: they cannot be kept.
     keep: Option<Arc<Keep>>,
     follow: broadcast::Sender<Arc<Event>>,
@@ -50,12 +52,16 @@ impl Events {
             follow: follow.clone(),
             failing: false,
         };
-        let thread = thread::Builder::new()
+        let (tell, ended) = sync_channel(1);
+        thread::Builder::new()
             .name("events".into())
-            .spawn(move || writer.run(&sightings))?;
+            .spawn(move || {
+                writer.run(&sightings);
+                let _ = tell.send(());
+            })?;
         Ok(Arc::new(Self {
             queue: Some(queue),
-            thread: Mutex::new(Some(thread)),
+            ended: Mutex::new(ended),
             keep,
             follow,
             dropped,
@@ -93,9 +99,7 @@ impl Events {
 impl Drop for Events {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.lock().take() {
-            let _ = thread.join();
-        }
+        let _ = self.ended.lock().recv_timeout(GOODBYE);
     }
 }
 
@@ -141,19 +145,22 @@ impl Writer {
     }
 
     fn write(&mut self, fold: &mut Fold) {
-        let changed = fold.changed();
+        let mut changed = fold.changed();
         let kept = match &self.keep {
-            Some(keep) => keep.keep(&changed, self.bounds, clock::time_of_day()),
+            Some(keep) => keep.keep(&mut changed, self.bounds, clock::time_of_day()),
             None => Ok(None),
         };
         match kept {
             Ok(gone) => {
-                self.failing = false;
+                self.failing &= changed.is_empty();
+                fold.placed(&changed);
                 if let Some(gone) = gone {
                     fold.forget(gone);
                 }
             }
             Err(error) => {
+                fold.give_back(&changed); // with what comes next
+
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(%error, "events cannot be written: who follows them sees them all the same");
                 }

@@ -13,4 +13,4 @@ mod sighting;
 
 pub use keep::{Bounds, Keep, OpenError, Wanted};
 pub use log::Events;
-pub use sighting::{Event, Kind, Sighting};
+pub use sighting::{Event, Kind, Sighting, short};

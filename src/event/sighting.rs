@@ -1,14 +1,11 @@
 //! What was seen once, and what is kept of it.
 
-use crate::fence::ResourceKey;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How many letters of a text from a request are kept.
 const LONGEST: usize = 256;
-/// The same for a resource.
-const LONGEST_KEY: usize = 1024;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,8 +77,8 @@ pub struct Sighting {
     pub time: SystemTime,
     /// The route's name.
     pub route: Arc<str>,
-    /// The first resource that it is about.
-    pub resource: Option<ResourceKey>,
+    /// The first resource that it is about: its name, which may be cut, and a digest of the whole of it.
+    pub resource: Option<(String, String)>,
     /// The token that was shown, as the route spells it.
     pub token: Option<String>,
     /// The fence by which it was judged, as the route spells it.
@@ -90,6 +87,8 @@ pub struct Sighting {
     pub superseded: Option<Duration>,
     /// Who the client is: by its certificate or signature, else as it says.
     pub holder: Option<String>,
+    /// It has proved that.
+    pub proved: bool,
     /// The client's address.
     pub client: String,
     /// Its `User-Agent`.
@@ -102,11 +101,15 @@ pub struct Sighting {
     pub observed: bool,
 }
 
-/// What is kept of a sighting, and of those like it: the same kind, route, resource, holder and token.
+/// What is kept of a sighting, and of those like it: the same kind, route, resource, holder and token; of those of the
+/// store, the same route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Which one it is: later ones have higher numbers.
+    /// Which one it is.
     pub id: u64,
+    /// Its place among all, by when it was last seen: later ones have higher numbers.
+    #[serde(default)]
+    pub place: u64,
     /// What happened.
     pub kind: Kind,
     /// The route's name.
@@ -114,6 +117,9 @@ pub struct Event {
     /// The resource: namespace and key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<String>,
+    /// A digest of the whole name, as the access log has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resource_id: Option<String>,
     /// The token that was shown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
@@ -126,6 +132,9 @@ pub struct Event {
     /// Who it was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub holder: Option<String>,
+    /// It has proved that, by a certificate or a signature.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub proved: bool,
     /// From which address, at the last time.
     pub client: String,
     /// Its `User-Agent`, at the last time.
@@ -150,23 +159,26 @@ pub struct Event {
 
 impl Event {
     pub(super) fn of(id: u64, seen: &Sighting) -> Self {
-        let time = spelt(seen.time);
+        let (resource, resource_id) = seen.resource.clone().unzip();
         let mut event = Self {
             id,
+            place: 0,
             kind: seen.kind,
             route: seen.route.to_string(),
-            resource: seen.resource.as_ref().map(name),
+            resource,
+            resource_id,
             token: seen.token.clone(),
             fence: None,
             superseded_ms: None,
-            holder: seen.holder.as_deref().map(short),
+            holder: seen.holder.clone(),
+            proved: seen.proved,
             client: String::new(),
             agent: None,
             request_id: None,
             trace_id: None,
             observed: seen.observed,
             count: 0,
-            first: time,
+            first: spelt(seen.time),
             last: String::new(),
         };
         event.again(seen);
@@ -176,14 +188,14 @@ impl Event {
     /// It was seen once more.
     pub(super) fn again(&mut self, seen: &Sighting) {
         self.count += 1;
-        self.last = spelt(seen.time);
+        self.last = spelt(seen.time).max(std::mem::take(&mut self.last)); // a clock may go back
         self.fence.clone_from(&seen.fence);
         self.superseded_ms = seen
             .superseded
             .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        self.client = short(&seen.client);
-        self.agent = seen.agent.as_deref().map(short);
-        self.request_id = seen.request.as_deref().map(short);
+        self.client.clone_from(&seen.client);
+        self.agent.clone_from(&seen.agent);
+        self.request_id.clone_from(&seen.request);
         self.trace_id.clone_from(&seen.trace);
     }
 }
@@ -192,13 +204,8 @@ fn spelt(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-fn short(text: &str) -> String {
+/// A text from a request, cut where it is long: what waits to be written is bounded.
+#[must_use]
+pub fn short(text: &str) -> String {
     text.chars().take(LONGEST).collect()
-}
-
-/// A resource's name; bytes that are not UTF-8 stand as a replacement.
-fn name(resource: &ResourceKey) -> String {
-    let key = String::from_utf8_lossy(resource.key());
-    let text = format!("{}:{key}", resource.namespace());
-    text.chars().take(LONGEST_KEY).collect()
 }

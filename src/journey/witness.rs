@@ -5,9 +5,9 @@
 use super::Client;
 use super::tally::Tally;
 use crate::clock;
-use crate::event::{Kind, Sighting};
+use crate::event::{Kind, Sighting, short};
 use crate::fence::{Format, ResourceKey, Token};
-use crate::record::trace;
+use crate::record::{entry, trace};
 use crate::refusal::Why;
 use crate::route::{Class, Keys, Match};
 use http::header::USER_AGENT;
@@ -20,6 +20,8 @@ const REQUEST: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// How long a name may be that a client gives itself.
 const LONGEST: usize = 128;
+/// How many letters of a resource's name are told.
+const LONGEST_KEY: usize = 1024;
 
 /// What a request says of its sender, kept while it travels.
 pub(super) struct Witness {
@@ -53,12 +55,12 @@ impl Seen {
         self.route = Some((Arc::clone(&found.route.name), found.route.format));
         let mut keys = found.keys.iter().flat_map(Keys::iter);
         self.resource = keys.next().map(|key| key.resource.clone());
-        self.write = found.class == Class::Write;
+        self.write = found.class == Class::Write && found.keys.is_some();
     }
 
-    /// It ends in this, or would.
+    /// It ends in this, or would: what was judged of it first counts.
     pub(super) fn ends(&mut self, why: &Why) {
-        self.kind = match why {
+        let kind = match why {
             Why::Stale => Some(Kind::Stale),
             Why::Superseded { .. } => Some(Kind::Superseded),
             Why::Replayed => Some(Kind::Replayed),
@@ -89,19 +91,24 @@ impl Seen {
             | Why::Written
             | Why::Unreachable { .. } => None,
         };
+        self.kind = self.kind.or(kind);
     }
 
     /// Its upstream's answer says nothing of what became of it.
     pub(super) fn is_unknown(&mut self) {
         if self.write {
-            self.kind = Some(Kind::UnknownOutcome);
+            self.kind = self.kind.or(Some(Kind::UnknownOutcome));
         }
     }
 }
 
 impl Witness {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let header = |name: HeaderName| headers.get(name).cloned();
+        let header = |name: HeaderName| {
+            let mut all = headers.get_all(name).iter();
+            let first = all.next();
+            first.filter(|_| all.next().is_none()).cloned() // of two, nobody knows which is meant
+        };
         Self {
             agent: header(USER_AGENT),
             request: header(REQUEST),
@@ -119,11 +126,15 @@ impl Witness {
         let text = |value: Option<HeaderValue>| {
             let value = value?;
             let text = value.to_str().ok()?;
-            (!text.is_empty()).then(|| text.to_owned())
+            (!text.is_empty()).then(|| short(text))
         };
         // A name that was proved goes before one that is said.
         let proved = seen.name.or_else(|| client.names().first().cloned());
         let said = || text(self.holder).filter(|name| name.len() <= LONGEST);
+        let name = |key: ResourceKey| {
+            let text = format!("{}:{}", key.namespace(), key.key().escape_ascii());
+            (text.chars().take(LONGEST_KEY).collect(), entry::hash(&key))
+        };
         let parent = self
             .parent
             .and_then(|value| trace::parent(value.as_bytes()));
@@ -131,12 +142,13 @@ impl Witness {
             kind,
             time: clock::time_of_day(),
             route: route.unwrap_or_else(|| Arc::from("")),
-            resource: seen.resource,
+            resource: seen.resource.map(name),
             token: seen.token.and_then(spelt),
             fence: seen.fence.and_then(spelt),
             superseded: seen.superseded,
-            holder: proved.or_else(said),
-            client: client.peer.address().to_owned(),
+            proved: proved.is_some(),
+            holder: proved.map(|name| short(&name)).or_else(said),
+            client: short(client.peer.address()),
             agent: text(self.agent),
             request: text(self.request),
             trace: parent.map(|parent| parent.trace.to_string()),

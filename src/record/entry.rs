@@ -184,7 +184,8 @@ pub fn short(text: &str) -> String {
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of the namespace, a zero byte and the key.
-fn hash(resource: &ResourceKey) -> String {
+#[must_use]
+pub fn hash(resource: &ResourceKey) -> String {
     let digest = Sha256::new()
         .chain_update(resource.namespace())
         .chain_update([0])

@@ -29,10 +29,10 @@ const LEFT: &str = "left";
 const LEDGER: &str = "ledger";
 const DB: &str = "db";
 const PROBE: &str = "probe.new";
-/// Beside the store's own, and not its matter: what others keep in its folder.
+/// What names of what others keep in its folder begin with: no part of the store.
 const EVENTS: &str = "events";
 /// What a store's folder may hold beside the identity.
-const OURS: [&str; 10] = [
+const OURS: [&str; 9] = [
     STATE,
     "state.new",
     CLEAN,
@@ -42,7 +42,6 @@ const OURS: [&str; 10] = [
     LEDGER,
     DB,
     PROBE,
-    EVENTS,
 ];
 /// What a fresh file system holds.
 const NOT_COUNTED: &str = "lost+found";
@@ -94,6 +93,7 @@ impl Home {
             let found = name.to_string_lossy().into_owned();
             match found.as_str() {
                 NOT_COUNTED | UNFINISHED | PROBE => {}
+                name if name.starts_with(EVENTS) => {}
                 name if !OURS.contains(&name) => {
                     return Err(OpenError::Foreign {
                         path: path.into(),
