@@ -87,7 +87,7 @@ pub enum Denial {
 }
 
 /// A refusal, and what is known about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     /// Why.
     pub why: Denial,
@@ -95,6 +95,8 @@ pub struct Denied {
     pub fence: Token,
     /// How long ago the refused token was superseded, where that is known.
     pub age: Option<Duration>,
+    /// Which of the request's resources that is about, and the token that was shown to it, where that is known.
+    pub of: Option<(ResourceKey, Token)>,
 }
 
 impl From<Refusal> for Denied {
@@ -103,6 +105,7 @@ impl From<Refusal> for Denied {
             why: Denial::Refused(why),
             fence: Token::NONE,
             age: None,
+            of: None,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn arrive(gates: &Arc<Gates>, ticket: &Arc<Ticket>, now: Time) -> Res
     let verdict = enter(ticket, &mut cores, now);
     collect(ticket, &mut cores, &mut tasks);
     drop(cores);
-    if verdict.is_ok_and(|entry| entry.raised) {
+    if verdict.as_ref().is_ok_and(|entry| entry.raised) {
         ticket.policy.metrics.raises.inc();
     }
     run(gates, tasks, Some(ticket));
@@ -167,6 +167,7 @@ fn describe(ticket: &Ticket, cores: &[MutexGuard<'_, Core>], why: Refusal) -> De
         why: Denial::Refused(why),
         fence: core.gate.fence(),
         age,
+        of: Some((stop.cell.key.clone(), stop.token)),
     }
 }
 

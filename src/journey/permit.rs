@@ -103,8 +103,7 @@ impl Journey {
     }
 
     fn denied(&self, claims: &Claims<'_>, denied: &Denied, tally: &mut Tally<'_>) -> Refusal {
-        tally.seen.fence = (!denied.fence.is_none()).then_some(denied.fence);
-        tally.seen.superseded = denied.age;
+        tally.seen.stood(denied);
         if let Some(age) = denied.age {
             let counted = &self.shared.counted[claims.route.index];
             counted.zombie_age.observe(age.as_secs_f64());

@@ -4,6 +4,7 @@
 
 use super::Client;
 use super::tally::Tally;
+use crate::admit::Denied;
 use crate::clock;
 use crate::event::{Kind, Sighting, short};
 use crate::fence::{Format, ResourceKey, Token};
@@ -42,9 +43,9 @@ pub(super) struct Seen {
     /// The token that it shows.
     pub(super) token: Option<Token>,
     /// The fence by which it was judged.
-    pub(super) fence: Option<Token>,
+    fence: Option<Token>,
     /// How long ago its token was superseded.
-    pub(super) superseded: Option<Duration>,
+    superseded: Option<Duration>,
     /// Who it is, as it has proved.
     pub(super) name: Option<String>,
 }
@@ -56,6 +57,17 @@ impl Seen {
         let mut keys = found.keys.iter().flat_map(Keys::iter);
         self.resource = keys.next().map(|key| key.resource.clone());
         self.write = found.class == Class::Write && found.keys.is_some();
+    }
+
+    /// This stood against it.
+    pub(super) fn stood(&mut self, denied: &Denied) {
+        let some = |token: Token| (!token.is_none()).then_some(token);
+        self.fence = some(denied.fence);
+        self.superseded = denied.age;
+        if let Some((resource, token)) = &denied.of {
+            self.resource = Some(resource.clone());
+            self.token = some(*token);
+        }
     }
 
     /// It ends in this, or would: what was judged of it first counts.

@@ -120,6 +120,24 @@ fn each_kind_is_told_apart_and_can_be_asked_for() {
 }
 
 #[test]
+fn of_two_ends_the_one_is_named_that_refused() {
+    let w = World::new();
+    w.put_to("/files/a", 10).send().answered(200);
+    w.put_to("/files/b", 50).send().answered(200);
+    w.relocate("MOVE", "/files/a", "/files/b", 40)
+        .send()
+        .refused(412, "stale");
+    let event = &w.wait_events("", 1)[0];
+    for (key, value) in [
+        ("resource", "default:files/b"),
+        ("token", "40"),
+        ("fence", "50"),
+    ] {
+        assert_eq!(event[key], value, "{event:#}");
+    }
+}
+
+#[test]
 fn what_is_only_observed_is_an_event_that_says_so() {
     let w = World::with(|c| c.route("mode", "\"observe\""));
     w.put(34).send().answered(200);
