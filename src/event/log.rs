@@ -128,7 +128,9 @@ impl Writer {
                 Ok(sighting) => {
                     fold.see(&sighting);
                     let due = *due.get_or_insert_with(|| clock::now().after(FLUSH));
-                    if !due.has_passed() && !fold.is_crowded() {
+                    // Where nothing can be written, trying at each sighting would only take time from others.
+                    let crowded = fold.is_crowded() && !self.failing;
+                    if !due.has_passed() && !crowded {
                         continue;
                     }
                     false

@@ -6,7 +6,8 @@
 //! So the gateway keeps, for each object, the validator of its present state: a *pin*.
 //!
 //! A pin is a belief. Where it is wrong the resource refuses the write, and it is learned anew; so nothing of it
-//! has to be durable at once: a clean stop leaves what is believed for the next start, and a crash forgets it. Knows nothing of gates, of connections or of a request's journey.
+//! has to be durable at once: a clean stop leaves what is believed for the next start, and a crash forgets it. Knows
+//! nothing of gates, of connections or of a request's journey.
 
 mod answer;
 mod condition;

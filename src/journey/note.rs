@@ -3,6 +3,7 @@
 use super::Client;
 use super::claims::Claims;
 use super::tally::Tally;
+use super::witness::{HOLDER, LONGEST, TRACEPARENT};
 use crate::forward::{Download, Failed};
 use crate::record::entry::{Entry, Fate, Recorders, short};
 use crate::record::trace;
@@ -10,15 +11,10 @@ use crate::route::{Keys, Match};
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use std::sync::Arc;
 
-const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// How many resources of a request are recorded.
 const RESOURCES: usize = 16;
-
-/// How long a name may be that a client gives itself.
-const LONGEST: usize = 128;
 
 /// A request has come.
 pub(super) fn begin<B>(to: &Recorders, client: &Client, request: &Request<B>) -> Box<Entry> {

@@ -16,11 +16,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::Duration;
 
-const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
+pub(super) const HOLDER: HeaderName = HeaderName::from_static("fencing-holder");
 const REQUEST: HeaderName = HeaderName::from_static("x-request-id");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// How long a name may be that a client gives itself.
-const LONGEST: usize = 128;
+pub(super) const LONGEST: usize = 128;
 /// How many letters of a resource's name are told.
 const LONGEST_KEY: usize = 1024;
 
